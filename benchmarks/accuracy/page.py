@@ -39,8 +39,8 @@ _TAIL = """
 
 ## Bounds
 
-`make test-all` holds the demo model to these distances in perplexity from float32: bfloat16 0.2 %, 8 bits 0.5 %, float8
-1 %, 4 bits 5 % (`tests/e2e/test_accuracy_of_methods.py`).
+`make test-all` holds the demo model to these distances in perplexity from float32: bfloat16 0.2 %, `int8` and Q8_0
+0.5 %, float8 1 %, `int4` 5 % (`tests/e2e/test_accuracy_of_methods.py`).
 """
 
 
