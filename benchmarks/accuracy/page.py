@@ -9,9 +9,9 @@ _HEAD = """# Accuracy
 
 <!-- Written by `python -m benchmarks.accuracy.methods --write`. -->
 
-What it costs to store weights in fewer bits, beside float32 with the same weights. Each model's GGUF file (SmolLM2 135M
-in Q4_1, Gemma 3 270M in Q4_K_M) is opened to float32, which is the reference (transformers): what the file itself has
-lost does not count. Every method gets these numbers in its own form, rounded to the nearest with scales by the extremes
+What it costs to store weights in fewer bits, beside float32 with the same weights. A model's GGUF file (SmolLM2 135M in
+Q4_1, Gemma 3 270M in Q4_K_M) is opened to float32, which is the reference (transformers): what the file itself has lost
+does not count. Every method gets these numbers in its own form, rounded to the nearest with scales by the extremes
 (`int4` searches its scales). Checkpoints that were calibrated lose less than the same layout here.
 
 - *divergence*: mean Kullback-Leibler divergence of the next token's distribution from the reference's, in nats, of the
@@ -39,8 +39,8 @@ _TAIL = """
 
 ## Bounds
 
-`make test-all` holds the demo model to these distances in perplexity from float32: bfloat16 0.2 %, 8 bits 0.5 %, float8
-1 %, 4 bits 5 % (`tests/e2e/test_accuracy_of_methods.py`).
+`make test-all` holds the demo model to these distances in perplexity from float32: bfloat16 0.2 %, `int8` and Q8_0
+0.5 %, float8 1 %, `int4` 5 % (`tests/e2e/test_accuracy_of_methods.py`).
 """
 
 
@@ -64,3 +64,6 @@ def _table(model: str, found: Mapping[str, Mapping[str, Any]], order: Sequence[s
         told = f"{one['perplexity']:.2f} | {more:+.2f} %" if not name.startswith("llama.cpp") else "- | -"
         yield f"| {name} | {one['divergence']:.5f} | {one['agreement']:.1%} | {told} |"
     yield ""
+    missing = [name for name in order if name not in dict(measured)]
+    if missing:
+        yield f"Not measured yet: {'; '.join(missing)}.\n"

@@ -17,13 +17,6 @@ MOST = {
     "GGUF Q8_0": 0.005,
     "int4": 0.05,
     "int4, groups of 32": 0.05,
-    "int4, no zero points": 0.05,
-    "AWQ layout, groups of 64": 0.05,
-    "GPTQ layout, groups of 64": 0.05,
-    "bitsandbytes nf4": 0.05,
-    "MXFP4 (Quark)": 0.05,
-    "NVFP4 (ModelOpt)": 0.05,
-    "GGUF Q4_0": 0.05,
 }
 """Share by which a method's perplexity may be above that of float32."""
 

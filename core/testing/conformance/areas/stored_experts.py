@@ -11,7 +11,7 @@ from core.api.descriptors import QuantSpec
 from core.api.models import WeightRules
 from core.api.quantization import LayerSite, QuantContext
 from core.api.weights import WeightTensor
-from core.testing.conformance.areas.quantization import title
+from core.testing.conformance.areas.quantization import LARGE, title
 from core.testing.conformance.outcome import NotApplicable, checks, require
 from core.testing.conformance.subject import Subject
 from core.testing.conformance.tools.changed import Named, Stacked, Turned
@@ -88,6 +88,7 @@ def _sites(subject: Subject) -> Iterator[tuple[Case, LayerSite]]:
         for case in cases(subject)
         for site in case.sites
         if site.kind == "linear" and len(site.parts) == 1 and not site.parts[0][0]
+        if site.rows * site.in_features < LARGE
     ]
     if not pairs:
         raise NotApplicable("no sample has a linear layer of one part")

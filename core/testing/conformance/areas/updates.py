@@ -14,7 +14,7 @@ from core.api.forms import Stored
 from core.api.quantization import LayerSite
 from core.api.weights import WeightTensor
 from core.layers.params import Params
-from core.testing.conformance.areas.quantization import title
+from core.testing.conformance.areas.quantization import LARGE, title
 from core.testing.conformance.outcome import Failed, NotApplicable, checks, require
 from core.testing.conformance.subject import Subject
 from core.testing.conformance.tools.changed import Short, Turned
@@ -107,7 +107,7 @@ def _require_refused(
 
 def _benches(subject: Subject) -> Iterator[tuple[Case, LayerBench]]:
     for case in cases(subject):
-        for site in case.sites:
+        for site in [one for one in case.sites if one.rows * one.in_features < LARGE]:
             yield case, LayerBench(subject, case, site, _dtype(subject))
 
 
