@@ -25,11 +25,13 @@ class Codes:
         codes: `(rows, blocks, 32)` uint8.
         shared: `(rows, groups, numbers)` float16, or bytes: what a block, or a super-block, says once.
         nested: `(rows, groups, 8, numbers)` uint8: what the eight blocks of a super-block say each, else None.
+        last: `(rows,)` float32 by which results are multiplied, else None.
     """
 
     codes: Tensor
     shared: Tensor
     nested: Tensor | None = None
+    last: Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,10 @@ def lines(codes: Tensor, bits: int) -> Tensor:
     grid = codes.view(rows // PANEL, PANEL, blocks, LINES, 4).permute(0, 2, 3, 1, 4)
     if bits == 8:
         return grid.reshape(rows // PANEL, blocks, -1)
+    if bits == 1:
+        return _merge(grid, 1).flatten(2)
+    if bits == 2:
+        return torch.cat([_merge(half, 2).flatten(2) for half in (grid[:, :, :4], grid[:, :, 4:])], dim=2)
     low = grid & 15
     parts = [(low[:, :, :4] | (low[:, :, 4:] << 4)).flatten(2)]
     high = grid >> 4
@@ -140,6 +146,30 @@ def _q6_k(blocks: Tensor) -> Codes:
     return Codes((low | high).flatten(-3, -2).flatten(1, 2), _halves(blocks, 208), blocks[..., 192:208])
 
 
+def _mxfp4(blocks: Tensor) -> Codes:
+    # Kernels multiply with twice what codes stand for: half the scale, whose exponent is a byte.
+    return Codes(_nibbles(blocks[..., 1:]), blocks[..., :1].clamp(min=1) - 1)
+
+
+def _nvfp4(blocks: Tensor) -> Codes:
+    scales, rows = blocks[..., :4] & 127, len(blocks)
+    scales = torch.where(scales == 127, 0, scales)  # what is no number in e4m3 is zero here
+    codes = _nibbles(blocks[..., 4:].reshape(*blocks.shape[:2], 4, 8))
+    # Kernels take e4m3 256 times too small, and codes twice.
+    last = torch.full((rows,), 128.0)
+    return Codes(codes.reshape(rows, -1, 32), scales.reshape(rows, -1, 2), last=last)
+
+
+def _bits(packed: Tensor, width: int) -> Tensor:
+    """Spread bytes over the numbers of `width` bits that they hold, the lowest first."""
+    shifts = torch.arange(0, 8, width, dtype=torch.uint8)
+    return ((packed.unsqueeze(-1) >> shifts) & (2**width - 1)).flatten(-2)
+
+
+def _few_bits(width: int) -> Callable[[Tensor], Codes]:
+    return lambda blocks: Codes(_bits(blocks[..., 2:], width).view(len(blocks), -1, 32), _halves(blocks, 0))
+
+
 FORMATS = {
     "Q4_0": BlockFormat(18, 32, 4, _q4(1)),
     "Q4_1": BlockFormat(20, 32, 4, _q4(2)),
@@ -149,8 +179,12 @@ FORMATS = {
     "Q4_K": BlockFormat(144, 256, 4, _q4_k),
     "Q5_K": BlockFormat(176, 256, 5, _q5_k),
     "Q6_K": BlockFormat(210, 256, 6, _q6_k),
+    "MXFP4": BlockFormat(17, 32, 4, _mxfp4),
+    "NVFP4": BlockFormat(36, 64, 4, _nvfp4),
+    "Q1_0": BlockFormat(18, 128, 1, _few_bits(1)),
+    "Q2_0": BlockFormat(18, 64, 2, _few_bits(2)),
 }
 """Formats of files that the kernels multiply with, by GGUF's name."""
 
-BITS = {name: layout.bits for name, layout in FORMATS.items()} | {"Q4_64": 4, "Q4_128": 4, "MXFP4": 4, "NVFP4": 4}
+BITS = {name: layout.bits for name, layout in FORMATS.items()} | {"Q4_64": 4, "Q4_128": 4}
 """Bits of a code in every block format of the kernels."""
