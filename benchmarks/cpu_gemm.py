@@ -61,6 +61,9 @@ def packed(kind: Format, n: int, k: int) -> PackedWeight:
             return gemm.pack_float4(codes, torch.randint(115, 125, (n, k // 32), dtype=torch.uint8))
         scales = (torch.rand(n, k // 16) * 400).to(torch.float8_e4m3fn).view(torch.uint8)
         return gemm.pack_float4(codes, scales, torch.tensor(1e-4))
+    if kind in (Format.NF4, Format.FP4):
+        codes = torch.randint(0, 16, (n, k), dtype=torch.uint8)
+        return gemm.pack_table(kind, codes, torch.rand(n, -(-k // 64)), 64)
     if kind in FLOAT8:
         codes = (torch.randn(n, k) * 100).to(torch.float8_e4m3fn).view(torch.uint8)
         return gemm.pack_float8(codes, torch.rand(n, -(-k // (FLOAT8[kind] or k))), FLOAT8[kind])

@@ -9,6 +9,7 @@
 #include "attention/attention.h"
 #include "attention/latent.h"
 #include "check/instructions.h"
+#include "check/stored.h"
 #include "gemm/gemm.h"
 #include "recurrent/recurrent.h"
 
@@ -321,9 +322,22 @@ void check_gemm(int64_t format, int64_t rows, int64_t inputs, int64_t x_dtype, d
   report("product, format", format, worst, allowed);
 }
 
+// Activations of blocks with 15 bits and with 8; other formats are what they are.
+void check_stored(int64_t rows) {
+  for (int64_t format = CORE_GEMM_W8A16; format < CORE_GEMM_FORMATS; ++format) {
+    bool blocks = format >= CORE_GEMM_Q4_0 && format < CORE_GEMM_E4M3;
+    double fine = stored_product_error(format, CORE_GEMM_FINE | CORE_GEMM_BY_ROW, rows);
+    report("stored product, format", format, fine, blocks ? 1e-3 : 1e-5);
+    if (!blocks) continue;
+    double coarse = stored_product_error(format, CORE_GEMM_COARSE | CORE_GEMM_BY_ROW, rows);
+    report("coarse product, format", format, coarse, 3e-2);
+  }
+}
+
 // Numbers of rows that make tiles of every height, and of inputs that do not fill their last line.
 void check_products() {
   for (int64_t rows : {1, 3, 4, 6, 9}) {
+    check_stored(rows);
     for (int64_t inputs : {96, 90}) {
       check_gemm(CORE_GEMM_F32, rows, inputs, CORE_F32, 1e-4);
       check_gemm(CORE_GEMM_BF16, rows, inputs, CORE_F32, 4e-2);

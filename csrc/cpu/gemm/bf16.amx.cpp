@@ -70,9 +70,8 @@ extern const Kernel bf16_kernel, w8a16_kernel, wide_block_kernels[kBlockFormats]
 const Kernel bf16_kernel = {32,     kWide, nullptr, converted_bytes<bf16>, pack_rows, tile,
                             stripe, gated, nullptr, nullptr,               enter,     leave};
 const Kernel w8a16_kernel = widening_channels(expand_int8);
-extern const Kernel wide_e4m3_kernels[kFloatFormats];
-const Kernel wide_e4m3_kernels[kFloatFormats] = {widening_channels(expand_e4m3), widening(expand_groups<4>),
-                                                 widening(expand_groups<1>)};
+extern const Kernel wide_float_kernels[kFloatFormats];
+const Kernel wide_float_kernels[kFloatFormats] = CORE_WIDE_FLOATS(widening_channels, widening);
 const Kernel wide_block_kernels[kBlockFormats] = CORE_BLOCK_FORMATS(widening_blocks);
 }  // namespace amx
 }  // namespace gemm

@@ -1,8 +1,10 @@
 // Weights in GGUF's block formats, as packed for the kernels. Included per instruction set.
 //
-// Every format is 32 inputs a block, whose values are unsigned codes of 4 to 8 bits: weight = scale * (code - zero), or
+// Every format is 32 inputs a block, whose values are unsigned codes of 1 to 8 bits: weight = scale * (code - zero), or
 // scale * code + minimum. Four codes of each of 16 channels make a line of 64 bytes, as in gemm.h; a block is 8 lines:
 //
+//   1 bit   1 line: bit g of a byte is half the code, 0 or 2, of the byte in line g.
+//   2 bits  2 lines: bits 2g, 2g + 1 of a byte in the first are those of line g, in the second those of line 4 + g.
 //   8 bits  8 lines.
 //   4 bits  4 lines: the low halves of their bytes are lines 0-3 and the high halves lines 4-7.
 //   5 bits  the same and one more line: bit g of a byte is the fifth bit of the byte in line g.
@@ -12,6 +14,7 @@
 // Scales of a panel, after its codes, `h` a float16 and `b` a byte for each of 16 channels:
 //
 //   Q4_0 Q5_0 Q8_0  a block: h scale
+//   Q2_0 Q1_0       2 or 4 blocks: h scale
 //   Q4_1 Q5_1       a block: h scale, h minimum
 //   Q4_64 Q4_128    2 or 4 blocks: h scale, h minimum
 //   Q4_K Q5_K       8 blocks: h scale, h minimum, then 8 times b scale, b minimum (unsigned, to be multiplied)
@@ -20,7 +23,7 @@
 //   NVFP4           a block: b scale of inputs 0-15, b of inputs 16-31 (e4m3, 256 times too small); at the end of a
 //                   panel a float32 for each channel, by which results are multiplied
 //
-// Codes of the last two are those of e2m1; twice the number that one stands for is an integer, -12 to 12.
+// Codes of these two are those of e2m1; twice the number that one stands for is an integer, -12 to 12.
 #pragma once
 
 #include "common/vec.h"
@@ -59,12 +62,14 @@ typedef Blocks<CORE_GEMM_Q4_64, 4, 0, Scales::minimum> Q4_64;
 typedef Blocks<CORE_GEMM_Q4_128, 4, 0, Scales::minimum> Q4_128;
 typedef Blocks<CORE_GEMM_MXFP4, 4, 12, Scales::powers> Mxfp4;
 typedef Blocks<CORE_GEMM_NVFP4, 4, 12, Scales::floats> Nvfp4;
+typedef Blocks<CORE_GEMM_Q1_0, 1, 1, Scales::plain> Q1_0;
+typedef Blocks<CORE_GEMM_Q2_0, 2, 1, Scales::plain> Q2_0;
 
 // What `kernels` has for each block format, in their order.
 #define CORE_BLOCK_FORMATS(kernel)                                                                             \
   {kernel<Q4_0>(), kernel<Q4_1>(), kernel<Q5_0>(), kernel<Q5_1>(), kernel<Q8_0>(), kernel<Q4_K>(),             \
-   kernel<Q5_K>(), kernel<Q6_K>(), kernel<Q4_64>(), kernel<Q4_128>(),             \
-   kernel<Mxfp4>(), kernel<Nvfp4>()}
+   kernel<Q5_K>(), kernel<Q6_K>(), kernel<Q4_64>(), kernel<Q4_128>(),                                         \
+   kernel<Mxfp4>(), kernel<Nvfp4>(), kernel<Q1_0>(), kernel<Q2_0>()}
 
 CORE_INLINE vf load_halves(const char* from) {
 #if defined(__AVX512F__)
@@ -114,6 +119,19 @@ CORE_INLINE vu load_exponents(const char* from) {
 #endif
 }
 
+// 256ths of codes of e4m3 without a sign. Shifted by 7 bits they are float16, whose exponents count from 8 less.
+CORE_INLINE vf load_e4m3(const char* from) {
+#if defined(__AVX512F__)
+  __m256i codes = _mm256_cvtepu8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+  return (vf)_mm512_cvtph_ps(_mm256_slli_epi16(codes, 7));
+#elif defined(__F16C__)
+  __m128i codes = _mm_cvtepu8_epi16(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from)));
+  return (vf)_mm256_cvtph_ps(_mm_slli_epi16(codes, 7));
+#else
+  return widen_e4m3<false>(load_exponents(from) << 24);
+#endif
+}
+
 // Twice what codes of e2m1 stand for, and 12.
 constexpr uint8_t kTwiceE2m1[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
 
@@ -150,7 +168,7 @@ CORE_INLINE BlockScale group_scale(const char* scales, int v) {
   }
   if (F::kind == Scales::floats) {
     const char* two = scales + v * kLanes;
-    return {widen_e4m3<false>(load_exponents(two) << 24), widen_e4m3<false>(load_exponents(two + 16) << 24), vf{}};
+    return {load_e4m3(two), load_e4m3(two + 16), vf{}};
   }
   const char* at = scales + v * kLanes * 2;
   vf scale = load_halves(at);
@@ -176,6 +194,8 @@ template <typename F>
 CORE_INLINE vu code_line(const char* codes, int g, int v) {
   const char* at = codes + v * kVecBytes;
   if (F::bits == 8) return load_bits(at + g * 64);
+  if (F::bits == 1) return (g == 0 ? load_bits(at) << 1 : load_bits(at) >> ((g - 1) & 31)) & 0x02020202u;
+  if (F::bits == 2) return (load_bits(at + g / 4 * 64) >> (g % 4 * 2)) & 0x03030303u;
   vu both = load_bits(at + g % 4 * 64);
   vu code = (g < 4 ? both : both >> 4) & 0x0f0f0f0fu;
   if (F::e2m1) return twice_e2m1(code);

@@ -1,4 +1,4 @@
-// Panels of int8 and float8 weights widened to bf16, in the layout of bf16 weights: exactly where scales are of whole
+// Panels of int8, float8 and four-bit weights widened to bf16, in the layout of bf16 weights: exactly where scales are of whole
 // channels and come last, rounded after they are applied where they are of some inputs.
 // For instruction sets with AVX512-BF16.
 #pragma once
@@ -6,6 +6,7 @@
 #include "common/vec.h"
 #include "gemm/float8.h"
 #include "gemm/kernel.h"
+#include "gemm/tables.h"
 
 namespace core {
 namespace gemm {
@@ -65,6 +66,28 @@ void expand_groups(const Call& call, const Tile& tile, char* scratch) {
     }
   }
 }
+
+// As above for codes of a table, with scales for 64 inputs.
+template <typename Table>
+void expand_table(const Call& call, const Tile& tile, char* scratch) {
+  for (int64_t panel = 0; panel < tile.panels; ++panel) {
+    const char* w = panel_of(call, tile.panel + panel);
+    auto scales = reinterpret_cast<const float*>(w + scales_at(call));
+    for (int64_t line = 0; line < call.inputs / 8; ++line, w += 64) {
+      vf scale = load(scales + line / 8 * kPanel);
+      vu codes = load_bits(w);
+      CORE_UNROLL
+      for (int i = 0; i < 4; ++i, scratch += 64) {
+        store_pair(scratch, table_values<Table>(codes, i) * scale, table_values<Table>(codes, 4 + i) * scale);
+      }
+    }
+  }
+}
+
+// Every format of floats, in their order, by `whole` where scales are of whole channels, else by `applied`.
+#define CORE_WIDE_FLOATS(whole, applied)                                                              \
+  {whole(expand_e4m3), applied(expand_groups<4>), applied(expand_groups<1>), applied(expand_table<Nf4>), \
+   applied(expand_table<Fp4>)}
 
 }  // namespace
 }  // namespace gemm

@@ -7,6 +7,7 @@
 //   64), with zeros. After the lines come the panel's scales, then zeros up to a multiple of 64 bytes:
 //   W8: 16 float32 scales, 16 int32 sums of the channels' weights. Block formats: see blocks.h.
 //   E4M3: 16 float32 scales, or so many for each group of inputs, 256 times those of the codes (see float8.h).
+//   NF4, FP4: 16 float32 scales for each group of inputs; a line is 8 inputs (see tables.h).
 //
 // A panel is all there is to say of its channels: weights are stacked by putting their panels next to each other. A line
 // is what one AVX-512 instruction (fma, vdpbf16ps, vpdpbusd) consumes for 16 channels; 16 lines are an AMX tile.
@@ -32,10 +33,14 @@ enum core_gemm_format : int64_t {
   CORE_GEMM_Q4_128 = 13,  // and 128
   CORE_GEMM_MXFP4 = 14,   // codes of e2m1, a power of two for 32 inputs
   CORE_GEMM_NVFP4 = 15,   // and a scale in e4m3 for 16, one in float32 for a channel
-  CORE_GEMM_E4M3 = 16,      // float8 weights and one scale per channel; float activations
-  CORE_GEMM_E4M3_128 = 17,  // and one for 128 inputs
-  CORE_GEMM_E4M3_32 = 18,   // and one for 32
-  CORE_GEMM_FORMATS = 19,
+  CORE_GEMM_Q1_0 = 16,    // two values, 128 inputs share a scale
+  CORE_GEMM_Q2_0 = 17,    // four values, 64 inputs share a scale
+  CORE_GEMM_E4M3 = 18,    // float8 weights and one scale per channel; float activations
+  CORE_GEMM_E4M3_128 = 19,  // and one for 128 inputs
+  CORE_GEMM_E4M3_32 = 20,   // and one for 32
+  CORE_GEMM_NF4 = 21,     // codes of a table, a scale for 64 inputs; float activations
+  CORE_GEMM_FP4 = 22,     // and of another table
+  CORE_GEMM_FORMATS = 23,
 };
 
 // May be added to a block format. Other formats are what they are, with them or without.

@@ -4,6 +4,7 @@
 #include "common/parallel.h"
 #include "gemm/blocks.h"
 #include "gemm/float8.h"
+#include "gemm/tables.h"
 
 namespace core {
 namespace gemm {
@@ -74,11 +75,26 @@ void read_e4m3(const Row& row, To* to) {
   }
 }
 
+// With a scale for 64 inputs.
+template <typename Table, typename To>
+void read_table(const Row& row, To* to) {
+  for (int64_t i = 0; i < row.k; ++i) {
+    float scale;
+    uint32_t codes;
+    std::memcpy(&scale, row.scales + i / 64 * 64 + row.channel * 4, 4);
+    std::memcpy(&codes, row.lines + i / 8 * 64 + row.channel * 4, 4);
+    int64_t place = i % 2 * 4 + i % 8 / 2;  // see kInputOf
+    to[i] = from_float<To>(Table::values[codes >> (4 * place) & 15u] * scale);
+  }
+}
+
 // Code `i` of a block; `codes` is where the channel's first dword lies.
 template <typename F>
 int code_at(const char* codes, int i) {
   int g = i / 4, j = i % 4;
   auto byte = [&](int line) { return static_cast<uint8_t>(codes[line * 64 + j]); };
+  if (F::bits == 1) return (byte(0) >> g & 1) << 1;
+  if (F::bits == 2) return byte(g / 4) >> (g % 4 * 2) & 3;
   if (F::bits == 8) return byte(g);
   int code = (byte(g % 4) >> (g < 4 ? 0 : 4)) & 15;
   if (F::e2m1) return kTwiceE2m1[code];
@@ -144,8 +160,9 @@ Read<To>* reader(int64_t format) {
       &read_blocks<Q4_0, To>,   &read_blocks<Q4_1, To>,   &read_blocks<Q5_0, To>,   &read_blocks<Q5_1, To>,
       &read_blocks<Q8_0, To>,   &read_blocks<Q4_K, To>,   &read_blocks<Q5_K, To>,   &read_blocks<Q6_K, To>,
       &read_blocks<Q4_64, To>,  &read_blocks<Q4_128, To>,
-      &read_blocks<Mxfp4, To>,  &read_blocks<Nvfp4, To>,
-      &read_e4m3<0, To>,        &read_e4m3<128, To>,      &read_e4m3<32, To>};
+      &read_blocks<Mxfp4, To>,  &read_blocks<Nvfp4, To>,  &read_blocks<Q1_0, To>,   &read_blocks<Q2_0, To>,
+      &read_e4m3<0, To>,        &read_e4m3<128, To>,      &read_e4m3<32, To>,       &read_table<Nf4, To>,
+      &read_table<Fp4, To>};
   return readers[format_of(format)];
 }
 

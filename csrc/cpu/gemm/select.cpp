@@ -6,15 +6,15 @@ namespace core {
 namespace gemm {
 
 namespace base {
-extern const Kernel f32_kernel, bf16_kernel, w8a16_kernel, w8a8_kernel, e4m3_kernels[kFloatFormats];
+extern const Kernel f32_kernel, bf16_kernel, w8a16_kernel, w8a8_kernel, float_kernels[kFloatFormats];
 extern const Kernel block_kernels[kBlockFormats], fine_block_kernels[kBlockFormats];
 }
 namespace avx2 {
-extern const Kernel f32_kernel, bf16_kernel, w8a16_kernel, w8a8_kernel, e4m3_kernels[kFloatFormats];
+extern const Kernel f32_kernel, bf16_kernel, w8a16_kernel, w8a8_kernel, float_kernels[kFloatFormats];
 extern const Kernel block_kernels[kBlockFormats], fine_block_kernels[kBlockFormats];
 }
 namespace avx512 {
-extern const Kernel f32_kernel, bf16_kernel, w8a16_kernel, w8a8_kernel, e4m3_kernels[kFloatFormats];
+extern const Kernel f32_kernel, bf16_kernel, w8a16_kernel, w8a8_kernel, float_kernels[kFloatFormats];
 extern const Kernel block_kernels[kBlockFormats], fine_block_kernels[kBlockFormats];
 }
 namespace avx512_vnni {
@@ -22,7 +22,7 @@ extern const Kernel w8a8_kernel, block_kernels[kBlockFormats], fine_block_kernel
 }
 namespace avx512_bf16 {
 extern const Kernel bf16_kernel, w8a16_kernel;
-extern const Kernel e4m3_kernels[kFloatFormats], wide_e4m3_kernels[kFloatFormats];
+extern const Kernel float_kernels[kFloatFormats], wide_float_kernels[kFloatFormats];
 }
 namespace neon_dot {
 extern const Kernel w8a8_kernel, block_kernels[kBlockFormats], fine_block_kernels[kBlockFormats];
@@ -34,7 +34,7 @@ namespace neon_i8mm {
 extern const Kernel matrix_kernel;
 }
 namespace amx {
-extern const Kernel bf16_kernel, w8a16_kernel, w8a8_kernel, wide_e4m3_kernels[kFloatFormats];
+extern const Kernel bf16_kernel, w8a16_kernel, w8a8_kernel, wide_float_kernels[kFloatFormats];
 extern const Kernel fine_block_kernels[kBlockFormats], wide_block_kernels[kBlockFormats];
 }  // namespace amx
 
@@ -76,14 +76,14 @@ constexpr Levels kFineBlocks = {base::fine_block_kernels,
                                 CORE_NEON_DOT(neon_dot::fine_block_kernels)};
 constexpr Levels kWideBlocks = {nullptr, nullptr, nullptr, nullptr, nullptr, CORE_AMX(amx::wide_block_kernels)};
 
-constexpr Levels kE4m3 = {base::e4m3_kernels, CORE_AVX2(avx2::e4m3_kernels), CORE_AVX512(avx512::e4m3_kernels), nullptr,
-                          CORE_AVX512_BF16(avx512_bf16::e4m3_kernels)};
-constexpr Levels kWideE4m3 = {base::e4m3_kernels,
-                              CORE_AVX2(avx2::e4m3_kernels),
-                              CORE_AVX512(avx512::e4m3_kernels),
-                              nullptr,
-                              CORE_AVX512_BF16(avx512_bf16::wide_e4m3_kernels),
-                              CORE_AMX(amx::wide_e4m3_kernels)};
+constexpr Levels kFloats = {base::float_kernels, CORE_AVX2(avx2::float_kernels), CORE_AVX512(avx512::float_kernels),
+                            nullptr, CORE_AVX512_BF16(avx512_bf16::float_kernels)};
+constexpr Levels kWideFloats = {base::float_kernels,
+                                CORE_AVX2(avx2::float_kernels),
+                                CORE_AVX512(avx512::float_kernels),
+                                nullptr,
+                                CORE_AVX512_BF16(avx512_bf16::wide_float_kernels),
+                                CORE_AMX(amx::wide_float_kernels)};
 
 // Rows from which a kernel is faster than the one of the level below, none beyond kLastChange.
 constexpr int64_t kTileRows = 2;         // AMX: a tile that is mostly empty still beats two rows of vectors
@@ -126,10 +126,13 @@ const Kernel* pick_blocks(const core_gemm_args& args) {
   return pick(kFineBlocks, args.m >= kBlockRows ? Isa::amx : Isa::avx512_bf16);
 }
 
-// As int8 weights: float32 activations are not rounded to bf16.
+// As int8 weights: float32 activations are not rounded to bf16. Codes of tables are widened for tiles alone: without them
+// products of float32 take less time.
 const Kernel* pick_floats(const core_gemm_args& args) {
-  if (args.x_dtype != CORE_BF16) return pick(kE4m3, Isa::avx512_vnni);
-  return args.m >= kExpandRows ? pick(kWideE4m3, Isa::amx) : pick(kE4m3, Isa::avx512_bf16);
+  if (args.x_dtype != CORE_BF16) return pick(kFloats, Isa::avx512_vnni);
+  bool table = format_of(args.format) >= CORE_GEMM_NF4;
+  bool wide = args.m >= kExpandRows && (!table || isa() == Isa::amx);
+  return wide ? pick(kWideFloats, Isa::amx) : pick(kFloats, Isa::avx512_bf16);
 }
 
 }  // namespace
@@ -150,6 +153,8 @@ const Kernel& select(const core_gemm_args& args) {
     case CORE_GEMM_E4M3:
     case CORE_GEMM_E4M3_128:
     case CORE_GEMM_E4M3_32:
+    case CORE_GEMM_NF4:
+    case CORE_GEMM_FP4:
       return pick_floats(args)[format_of(args.format) - CORE_GEMM_E4M3];
     default:
       return pick_blocks(args)[format_of(args.format) - CORE_GEMM_Q4_0];

@@ -56,6 +56,15 @@ inline int64_t store_block(const uint8_t* codes, int64_t stride, char* to) {
   }
   uint8_t lines[kLines * kLine];
   gather(codes, stride, lines);
+  if (bits == 1) {
+    merge<0, 1, 8>(lines, to);
+    return kLine;
+  }
+  if (bits == 2) {
+    merge<0, 2, 4>(lines, to);
+    merge<0, 2, 4>(lines + 4 * kLine, to + kLine);
+    return 2 * kLine;
+  }
   for (int64_t i = 0; i < 4 * kLine; ++i) to[i] = static_cast<char>((lines[i] & 15) | lines[4 * kLine + i] << 4);
   if (bits == 4) return 4 * kLine;
   if (bits == 5) {

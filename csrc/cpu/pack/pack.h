@@ -12,20 +12,14 @@ struct core_pack_args {
   int64_t k;          // values of a row
   int64_t row_bytes;
   int64_t panel_bytes;
-  int64_t format;     // enum core_pack_format
+  int64_t format;     // see the entries
   int64_t threads;
 };
 
-// What rows are made of, and what becomes of it; values of `format`, part of the ABI. Numbers of block formats are those
-// of enum core_gemm_format.
-enum core_pack_format : int64_t {
-  CORE_PACK_WORDS = 0,   // words of 4 bytes, `k` of them: lines of one word of each row
-  CORE_PACK_CODES4 = 1,  // unsigned codes of so many bits, one in a byte: the codes of blocks; no scales are written
-  CORE_PACK_CODES5 = 2,
-  CORE_PACK_CODES6 = 3,
-};
-
-// Rearranges words or codes. `panel_bytes` may exceed what is written of a panel.
+// Rearranges words or codes. `panel_bytes` may exceed what is written of a panel. `format`:
+//
+//   0              words of 4 bytes, `k` of them: lines of one word of each row
+//   1, 2, 4, 5, 6  unsigned codes of so many bits, one in a byte: the codes of blocks (gemm/blocks.h); no scales
 CORE_API void core_cpu_pack(const core_pack_args* args);
 
 // Packs rows of GGUF blocks, codes and scales; what is left of a panel is zeroed. Returns 0, or -1 for a format that it

@@ -8,15 +8,17 @@ import pytest
 import torch
 from core_plugin_cpu.native import gemm, library
 from core_plugin_cpu.native.packed import Format
+from core_plugin_cpu.products.tables import VALUES
 from hypothesis import given
 from hypothesis import strategies as st
 
 from core.api import CheckpointError
+from core.ops.products import opened
 from core.testing.conformance.tools.parts import plain_part
 
 from .test_native_gemm import assert_close, dtypes, shapes, small
 from .test_products import NOISE, ONE, forms_of
-from .weights import FLOAT4, FLOAT8, MXFP4, NVFP4, K, error, float8, make, packed, weights
+from .weights import FLOAT4, FLOAT8, FP4, MXFP4, NF4, NVFP4, TABLES, K, error, float8, make, packed, weights
 
 pytestmark = pytest.mark.skipif(not library.available(), reason=f"no native library: {library.reason()}")
 
@@ -119,4 +121,65 @@ def test_float8_in_blocks_that_have_a_kernel():
     assert kind(float8(1, 32)) == kind(float8(1, 64)) == kind(float8(1, 96)) == Format.E4M3_32
     assert kind(float8(1, 48)) == Format.BF16
     assert [kind(form) for form in FLOAT4[:2]] == [Format.MXFP4, Format.NVFP4]
+    assert [kind(form) for form in TABLES] == [Format.NF4, Format.FP4, Format.NF4]
+    assert kind(NF4.replace(inputs=32)) == kind(NF4.replace(inputs=0)) == kind(NF4.replace(outputs=2)) == Format.BF16
     assert kind(NVFP4, 80) == kind(MXFP4.replace(inputs=64)) == Format.BF16
+
+
+@small
+@given(shape=shapes, x_dtype=dtypes, kind=st.sampled_from((Format.NF4, Format.FP4)), size=st.sampled_from((64, 128)))
+def test_weights_of_a_table_with_float_activations(isa, shape, x_dtype, kind, size):
+    m, n, k = shape
+    codes, scales = torch.randint(0, 16, (n, k), dtype=torch.uint8), torch.rand(n, -(-k // size)) + 0.1
+    x, weight = torch.randn(m, k).to(x_dtype), torch.tensor(VALUES[kind.name.lower()])[codes.long()].double()
+    weight = weight * scales.double().repeat_interleave(size, dim=1)[:, :k]
+    packed_weight = gemm.pack_table(kind, codes, scales, size)
+    wide = x_dtype == torch.bfloat16 and m >= 8 and isa == "amx"
+    y = gemm.linear(x, packed_weight, dtype=torch.float32)
+    assert_close(y, x.double() @ weight.T, 4e-3 if wide else 4e-6)
+    rows = gemm.lookup(packed_weight, torch.arange(n), torch.float32)
+    torch.testing.assert_close(rows.double(), weight, rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("m", [1, 3, 7])
+@forms_of(NF4, FP4)
+def test_each_code_of_a_table_is_the_number_that_bitsandbytes_has(isa, form, m):
+    """In every place of a line."""
+    due = pytest.importorskip("core_plugin_bitsandbytes.conformance").TABLES[form.codes]
+    codes = torch.arange(16, dtype=torch.uint8)
+    for at in range(64):
+        some, x = torch.zeros(16, 64, dtype=torch.uint8), torch.zeros(m, 64, dtype=torch.bfloat16)
+        some[:, at], x[:, at] = codes, 1
+        kind = Format[form.codes.upper()]
+        y = gemm.linear(x, gemm.pack_table(kind, some, torch.ones(16, 1), 64), dtype=torch.float32)
+        assert torch.equal(y[m - 1], due.float())
+
+
+@forms_of(*TABLES)
+def test_plain_weights_of_an_update_are_rounded_to_a_table(form):
+    product, values, x = make("cpu_linear", ONE, [form]), torch.randn(48, K), torch.randn(4, K).bfloat16()
+    values[:, :64] = 0
+    assert error(product.apply(x, packed(product, [plain_part(values)])), x.float() @ values.T) < 0.14
+    # What has been rounded already stays as it is: every group here has a code of the largest magnitude.
+    part = weights(form, 48)
+    part.codes[:, ::64] = 15 if form.codes == "nf4" else 3
+    part.codes[part.codes == 8] = 8 if form.codes == "nf4" else 0  # fp4 has two zeros
+    values = torch.tensor(VALUES[form.codes])[part.codes.long()] * part.scales.repeat_interleave(form.inputs, dim=1)
+    due = packed(product, [replace(part, decode=None)])
+    assert torch.equal(packed(product, [plain_part(values)])["weight"], due["weight"])
+
+
+@pytest.mark.covers("QUANT-12")
+def test_scales_of_a_table_that_are_no_numbers_are_refused():
+    product, part = make("cpu_linear", ONE, [NF4]), weights(NF4, 48)
+    part.scales[47, 3] = float("inf")
+    with pytest.raises(CheckpointError, match="nf4 of 48 outputs, 256 inputs has scales that are no number") as caught:
+        packed(product, [part])
+    assert caught.value.code == "CORE-M160"
+
+
+def test_scales_of_nvfp4_may_be_negative(isa):
+    part = weights(NVFP4, 48)
+    part.scales.view(torch.uint8)[::3, ::5] |= 128
+    product, x = make("cpu_linear", ONE, [NVFP4]), torch.randn(3, K).bfloat16()
+    assert error(product.apply(x, packed(product, [part])), x.float() @ opened(part, torch.float32).T) < NOISE

@@ -20,7 +20,21 @@ from core.api.experts import Routing
 from core.ops.experts import ReferenceExpertsIn, ReferenceExpertsOut
 from core.ops.experts import route as reference_route
 
-from .weights import EXACT, FLOAT8, FORMS, NVFP4, ODD, K, error, float8, int4, int8, make, packed, unrounded, weights
+from .weights import (
+    FORMS,
+    NF4,
+    NVFP4,
+    UNROUNDED,
+    K,
+    error,
+    float8,
+    int4,
+    int8,
+    make,
+    packed,
+    unrounded,
+    weights,
+)
 
 pytestmark = pytest.mark.skipif(not library.available(), reason=f"no native library: {library.reason()}")
 
@@ -31,7 +45,7 @@ FEW, MANY = 5, 128
 """Experts."""
 
 Q4_0 = WeightForm(codes="gguf:Q4_0")
-FLOATS = (float8(16, 128, activations="float8:128"), NVFP4)
+FLOATS = (float8(16, 128, activations="float8:128"), NVFP4, NF4)
 SOME = (WeightForm(), Q4_0, int8(activations="int8:token"), *FLOATS)
 
 
@@ -101,7 +115,7 @@ def assert_equal_layers(layers, ids, dtype, bound):
 def test_every_form_is_multiplied_as_the_reference_product_does(isa, form):
     layers = widen(form), narrow(form)
     for tokens in (0, 1, 2, 33):
-        bound = BF16 if form in (*ODD, *EXACT[:3], *FLOAT8) else NOISE
+        bound = BF16 if form in UNROUNDED else NOISE
         assert_equal_layers(layers, chosen(tokens, 2), torch.bfloat16, bound)
 
 

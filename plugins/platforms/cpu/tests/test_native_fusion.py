@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 pytestmark = pytest.mark.skipif(not library.available(), reason=f"no native library: {library.reason()}")
 
-KINDS = (Format.BF16, Format.W8A8, Format.W8A16, Format.Q4_1, Format.F32, Format.E4M3, Format.E4M3_128)
+KINDS = (Format.BF16, Format.W8A8, Format.W8A16, Format.Q4_1, Format.F32, Format.E4M3, Format.E4M3_128, Format.NF4)
 ROWS = (1, 2, 15, 17, 32, 33, 64, 65, 100, 257)
 
 
@@ -39,6 +39,8 @@ def packed(kind, n, k):
         size = 0 if kind == Format.E4M3 else 128
         return gemm.pack_float8(codes, torch.rand(n, -(-k // size) if size else 1) / 1000, size)
     codes, groups = torch.randint(0, 16, (n, k), dtype=torch.uint8), (n, k // 32)
+    if kind == Format.NF4:
+        return gemm.pack_table(kind, codes, torch.rand(n, -(-k // 64)) / k**0.5, 64)
     return gemm.pack_groups(codes, torch.rand(groups), -torch.rand(groups))
 
 

@@ -14,9 +14,13 @@ from core_plugin_cpu.native.gemm import Format
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from .stored import decoded, set_scales, stored_blocks
+
 BLOCK_FORMATS = [kind for kind in Format if kind.name in blocks.FORMATS]
-ALL_BLOCKS = [*BLOCK_FORMATS, Format.Q4_64, Format.Q4_128, Format.MXFP4, Format.NVFP4]
-MINIMUM = {"Q4_1", "Q5_1", "Q4_K", "Q5_K"}
+ALL_BLOCKS = [*BLOCK_FORMATS, Format.Q4_64, Format.Q4_128]
+EXACT = (Format.MXFP4, Format.NVFP4)
+"""Block formats whose values are numbers in bfloat16."""
+
 WAYS = (0, BY_ROW, COARSE, FINE, BY_ROW | COARSE)
 """What may be asked of block formats."""
 
@@ -59,24 +63,6 @@ def arithmetic(isa, m, asked):
         return "bfloat16"
     few = {"amx": m, "avx512_vnni": 4, "avx512_bf16": 4, "neon_dot": 4, "neon_bf16": 4, "neon_i8mm": 4}.get(isa, 1)
     return "int8" if asked & COARSE or (not asked and m > few) else "int16"
-
-
-def stored_blocks(kind, n, k):
-    """Random bytes with scales that are numbers."""
-    layout = blocks.FORMATS[kind.name]
-    raw = torch.randint(0, 256, (n, k // layout.values, layout.stored), dtype=torch.uint8)
-    for at in (208,) if kind == Format.Q6_K else (0, 2) if kind.name in MINIMUM else (0,):
-        half = (torch.rand(n, k // layout.values, 1) - 0.5).half() / 4
-        raw[..., at : at + 2] = half.view(torch.uint8)
-    return raw.flatten(1)
-
-
-def decoded(raw, kind, k):
-    """The values by ggml's reference, float64."""
-    quants = pytest.importorskip("gguf.quants")
-    constants = pytest.importorskip("gguf.constants")
-    values = quants.dequantize(raw.numpy(), constants.GGMLQuantizationType[kind.name])
-    return torch.from_numpy(values).double().view(raw.shape[0], k)
 
 
 @small
@@ -125,9 +111,10 @@ def test_int8_extremes_do_not_saturate(isa):
 @pytest.mark.parametrize("m", [1, 2, 4, 5, 7, 9, 16, 17, 33, 65])
 def test_block_formats_compute_what_they_store(isa, kind, m):
     """Activations are rounded to integers, or, where many rows may be multiplied otherwise, both sides to bfloat16."""
-    n, k = 16 * m % 90 + 5, 256 * (m % 3 + 1) if blocks.FORMATS[kind.name].values == 256 else 32 * (m % 5 + 1)
-    raw, x = stored_blocks(kind, n, k), torch.randn(m, k)
-    weight = decoded(raw, kind, k)
+    unit = blocks.FORMATS[kind.name].values
+    n, k = 16 * m % 90 + 5, unit * (m % (5 if unit == 32 else 3) + 1)
+    raw, x = stored_blocks(kind.name, n, k), torch.randn(m, k)
+    weight = decoded(raw, kind.name, k)
     forms = {
         "bfloat16": x.bfloat16().double() @ weight.bfloat16().double().T,
         "int16": per_block_int16(x) @ weight.T,
@@ -153,7 +140,7 @@ def test_how_exact_each_form_is(isa, kind):
             y = gemm.linear(x[:m], replace(weight, asked=asked), dtype=torch.float32)
             error, form = ((y - exact[:m]).norm() / exact[:m].norm()).item(), arithmetic(isa, m, asked)
             least, largest = {"bfloat16": (1e-4, 2.5e-3), "int16": (0, 1e-4), "int8": (5e-4, 2e-2)}[form]
-            exact_weights = kind in (Format.MXFP4, Format.NVFP4)  # in bfloat16, too
+            exact_weights = kind in EXACT  # in bfloat16, too
             assert (0 if exact_weights else least) <= error < largest, (m, asked)
             if form != "bfloat16":
                 assert torch.equal(y, (by_row if form == "int16" else coarse)[:m])
@@ -177,7 +164,7 @@ def random_weight(kind, n, k):
         return gemm.pack_float4(codes, scales, torch.rand(n) / 300)
     if kind == Format.W8A8:
         return gemm.pack_int8(torch.randint(-128, 128, (n, k), dtype=torch.int8), torch.rand(n))
-    return gemm.pack_blocks(stored_blocks(kind, n, k), kind, k)
+    return gemm.pack_blocks(stored_blocks(kind.name, n, k), kind, k)
 
 
 def test_what_is_asked_of_products_is_not_a_way_of_storing():
@@ -207,10 +194,9 @@ def test_largest_codes_do_not_saturate(isa, kind):
     layout = blocks.FORMATS[kind.name]
     raw = torch.full((16, 2, layout.stored), 255, dtype=torch.uint8)
     one = torch.ones(1).half().view(torch.uint8)
-    for at in (208,) if kind == Format.Q6_K else (0, 2) if kind.name in MINIMUM else (0,):
-        raw[..., at : at + 2] = one
+    set_scales(raw, kind.name, lambda: one)
     k = 2 * layout.values
-    weight = decoded(raw.flatten(1), kind, k)
+    weight = decoded(raw.flatten(1), kind.name, k)
     x = torch.where(torch.arange(k) % 3 == 0, -127.99999, 127.99999).expand(8, k).contiguous()
     for asked in (FINE | BY_ROW, COARSE | BY_ROW):
         packed_weight = replace(gemm.pack_blocks(raw.flatten(1), kind, k), asked=asked)

@@ -8,6 +8,7 @@ import pytest
 import torch
 from core_plugin_cpu.manifest import CPU_LINEAR
 from core_plugin_cpu.native import gemm, library
+from core_plugin_cpu.native.blocks import BITS
 from core_plugin_cpu.native.packed import Format, quantize_int8
 from core_plugin_cpu.native.record import record
 from core_plugin_cpu.products.refine import product
@@ -17,14 +18,14 @@ from core.testing.conformance.tools.parts import plain_part
 
 from .weights import (
     BLOCKS,
-    EXACT,
-    FLOAT8,
     FORMS,
+    FP4,
     GROUPS,
     MXFP4,
+    NF4,
     NVFP4,
-    ODD,
     OPENED,
+    UNROUNDED,
     K,
     error,
     expected,
@@ -72,7 +73,7 @@ def test_every_form_is_multiplied_as_the_reference_product_does(isa, form):
         found = product.apply(x, packed(product, parts))
         assert found.shape == (tokens, 88) and found.dtype == torch.bfloat16
         if tokens:
-            assert error(found, expected(product, parts, x)) < (BF16 if form in (*ODD, *EXACT[:3], *FLOAT8) else NOISE)
+            assert error(found, expected(product, parts, x)) < (BF16 if form in UNROUNDED else NOISE)
 
 
 @forms_of(*FORMS)
@@ -82,7 +83,7 @@ def test_computing_in_float32_rounds_nothing_but_what_the_form_says(isa, form):
     assert error(product.apply(x, packed(product, parts)), expected(product, parts, x)) < 1e-5
 
 
-@forms_of(WeightForm(), q("Q4_0"), q("Q6_K"), int4(32, ordered=True), int8(), float8(16, 128), MXFP4, NVFP4)
+@forms_of(WeightForm(), q("Q4_0"), q("Q6_K"), int4(32, ordered=True), int8(), float8(16, 128), MXFP4, NVFP4, NF4)
 def test_packing_is_repeatable_in_any_order_of_parts_and_rows_of_inputs_may_lie_apart(form):
     x = torch.randn(5, 2 * K).bfloat16()[:, :K]
     product, parts = layer(form, x)
@@ -101,6 +102,8 @@ MIXED = {
     "int8 and plain numbers": [int8(activations="int8:token"), WeightForm(), int8()],
     "float8 and others": [float8(0, activations="float8:tensor"), float8(16, 128), q("Q4_0")],
     "four-bit floats and others": [NVFP4, MXFP4, float8()],
+    "tables and others": [NF4, NF4.replace(inputs=128), FP4],
+    "blocks of few bits": [q("Q1_0"), q("NVFP4"), NVFP4],
 }
 KINDS = {
     "blocks of two types": [Format.Q4_K, Format.Q6_K],
@@ -111,6 +114,8 @@ KINDS = {
     "int8 and plain numbers": [Format.W8A8, Format.BF16, Format.W8A16],
     "float8 and others": [Format.E4M3, Format.E4M3_128, Format.Q4_0],
     "four-bit floats and others": [Format.NVFP4, Format.MXFP4, Format.E4M3],
+    "tables and others": [Format.NF4, Format.FP4],
+    "blocks of few bits": [Format.Q1_0, Format.NVFP4],
 }
 
 
@@ -132,8 +137,8 @@ def test_plain_weights_of_an_update_are_rounded_to_the_layers_form(form):
     for _ in range(2):
         values = torch.randn(48, K)
         found = product.apply(x, packed(product, [plain_part(values)]))
-        bits = form.bits if form.codes == "int" else int(form.codes.removeprefix("gguf:Q")[0])
-        assert error(found, x.float() @ values.T) < {4: 0.14, 5: 0.06, 6: 0.035, 8: NOISE}[bits]
+        bits = form.bits if form.codes == "int" else BITS[form.codes.removeprefix("gguf:")]
+        assert error(found, x.float() @ values.T) < {1: 0.62, 2: 0.55, 4: 0.14, 5: 0.06, 6: 0.035, 8: NOISE}[bits]
 
 
 @pytest.mark.covers("QUANT-04")
@@ -287,6 +292,13 @@ def test_groups_that_are_no_whole_blocks_are_opened():
         (float8(0, activations="float8:tensor"), 80, ""),
         (float8(128, 128, activations="float8:128"), 200, ""),
         (MXFP4, 96, ""),
+        (NF4, 200, ""),
+        (FP4.replace(inputs=128), 256, ""),
+        (NF4.replace(inputs=32), 64, "scales of 32 inputs are of no whole groups of 64"),
+        (NF4.replace(inputs=0), 64, "scales of 64 inputs are of no whole groups of 64"),
+        (q("MXFP4"), 64, ""),
+        (q("Q1_0"), 128, ""),
+        (q("Q2_K"), 256, "weights of the form"),
         (NVFP4, 80, "80 inputs are no whole blocks of 32"),
         (float8(16, 48), 96, "scales of 48 inputs are of no whole blocks of 32"),
     ],

@@ -19,6 +19,38 @@ def test_blocks_of_files(name, rows):
     assert torch.equal(out, packed.pack_codes(codes, kind, rows, inputs).data)
 
 
+def lines_of(codes, bits):
+    """The layout of `csrc/cpu/gemm/blocks.h` in torch: `codes (rows, blocks, 32)` of whole panels."""
+    rows, count, _ = codes.shape
+    grid = codes.view(rows // PANEL, PANEL, count, 8, 4).permute(0, 2, 3, 1, 4)  # panel, block, line, row, four codes
+    if bits == 8:
+        return grid.flatten(2)
+
+    def merged(numbers, width):
+        shifts = torch.arange(0, 8, width, dtype=torch.uint8).view(-1, 1, 1)
+        return (numbers << shifts).sum(dim=2, dtype=torch.uint8).flatten(2)
+
+    if bits == 1:
+        return merged(grid, 1)
+    if bits == 2:
+        return torch.cat((merged(grid[:, :, :4], 2), merged(grid[:, :, 4:], 2)), dim=2)
+    low, high = grid & 15, grid >> 4
+    parts = [(low[:, :, :4] | low[:, :, 4:] << 4).flatten(2)]
+    if bits == 5:
+        parts.append(merged(high, 1))
+    if bits == 6:
+        parts += [merged(high[:, :, :4], 2), merged(high[:, :, 4:], 2)]
+    return torch.cat(parts, dim=2)
+
+
+@pytest.mark.parametrize("bits", [1, 2, 4, 5, 6, 8])
+@pytest.mark.parametrize("rows", [1, 32, 41])
+def test_codes(bits, rows):
+    codes = torch.randint(0, 2**bits, (rows, 5, 32), dtype=torch.uint8)
+    whole = torch.nn.functional.pad(codes, (0, 0, 0, 0, 0, -rows % PANEL))
+    assert torch.equal(rearrange.codes(codes, bits), lines_of(whole, bits))
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8], ids=str)
 @pytest.mark.parametrize(("rows", "inputs"), [(1, 32), (16, 64), (37, 100), (48, 192)])
 def test_words_of_rows(dtype, rows, inputs):

@@ -9,10 +9,13 @@ import pytest
 import torch
 from core_plugin_cpu.native.blocks import FORMATS
 from core_plugin_cpu.products.layers import LinearProduct, LookupProduct, PackedProduct
+from core_plugin_cpu.products.tables import VALUES
 
 from core.api import Part, ProductPlace, WeightForm
 from core.ops.products import ReferenceProduct, opened
 from core.testing.conformance.tools.parts import random_part
+
+from .stored import FEW_BITS, decoded, stored_blocks
 
 K = 256
 OPENED = ("gguf:IQ4_NL",)
@@ -48,19 +51,32 @@ FLOAT8 = [
     float8(48, 96),
     float8(1, 32, scale="e8m0", activations="float8:32"),
 ]
-ODD = [int4(16, zeros=True), int8(inputs=64, zeros=True), float8(16, 48), WeightForm(codes="float8_e5m2")]
+ODD = [
+    int4(16, zeros=True),
+    int8(inputs=64, zeros=True),
+    float8(16, 48),
+    WeightForm(codes="float8_e5m2"),
+    WeightForm(codes="nf4", inputs=32),
+]
 """Forms without a kernel."""
 
 MXFP4 = WeightForm(codes="e2m1", inputs=32, scale="e8m0", activations="e2m1:32")
 NVFP4 = WeightForm(codes="e2m1", inputs=16, scale="e4m3", activations="e2m1:16")
 FLOAT4 = [MXFP4, NVFP4, MXFP4.replace(activations="as_is"), NVFP4.replace(activations="as_is")]
 
-FORMS = [*EXACT, *ODD, *FLOAT8, *FLOAT4, *BLOCKS, *GROUPS]
+NF4, FP4 = WeightForm(codes="nf4", inputs=64), WeightForm(codes="fp4", inputs=64)
+TABLES = [NF4, FP4, NF4.replace(inputs=128)]
+UNROUNDED = [*ODD, *EXACT[:3], *FLOAT8, *TABLES]
+"""Forms whose products round no activations."""
+
+FORMS = [*EXACT, *ODD, *FLOAT8, *FLOAT4, *TABLES, *BLOCKS, *GROUPS]
 
 
 def weights(form, rows, inputs=K, seed=0, *, bias=False):
     """Return a random part of the form."""
     rng = torch.Generator().manual_seed(1000 + seed)  # other numbers than activations of seed 0
+    if form.codes in VALUES:
+        return _table(form, rows, inputs, rng, bias=bias)
     if form.codes == "e2m1":
         return _float4(form, rows, inputs, rng, bias=bias)
     if form.scale == "e8m0":
@@ -72,7 +88,9 @@ def weights(form, rows, inputs=K, seed=0, *, bias=False):
     if not form.codes.startswith("gguf:"):
         return random_part(form, rows, inputs, rng, bias=bias)
     gguf = pytest.importorskip("gguf")
-    kind = gguf.GGMLQuantizationType[form.codes.removeprefix("gguf:")]
+    if (name := form.codes.removeprefix("gguf:")) in ("MXFP4", "NVFP4", *FEW_BITS):
+        return _as_in_a_file(form, name, rows, inputs, rng, bias=bias)
+    kind = gguf.GGMLQuantizationType[name]
     if kind.name.endswith("_K"):
         stored = _nested(kind, rows, inputs, rng)
     elif kind.name == "IQ4_NL":
@@ -96,6 +114,26 @@ def _float4(form, rows, inputs, rng, *, bias):
         scales[0, 0], whole = 2.0**-9, torch.tensor(0.0037)
     part = Part(form, codes, scales, tensor_scale=whole)
     part.decode = partial(opened, replace(part))
+    part.bias = torch.randn(rows, generator=rng) if bias else None
+    return part
+
+
+def _table(form, rows, inputs, rng, *, bias):
+    codes = torch.randint(0, 16, (rows, inputs), dtype=torch.uint8, generator=rng)
+    scales = torch.rand(rows, -(-inputs // form.inputs), generator=rng) + 0.1
+    values = torch.tensor(VALUES[form.codes])[codes.long()]
+    values = values * scales.repeat_interleave(form.inputs, dim=1)[:, :inputs]
+    part = Part(form, codes, scales, decode=lambda dtype: values.to(dtype))
+    part.bias = torch.randn(rows, generator=rng) if bias else None
+    return part
+
+
+def _as_in_a_file(form, kind, rows, inputs, rng, *, bias):
+    with torch.random.fork_rng():
+        torch.manual_seed(int(torch.randint(1 << 30, (), generator=rng)))
+        stored = stored_blocks(kind, rows, inputs)
+    values = decoded(stored, kind, inputs)
+    part = Part(form, stored, decode=lambda dtype: values.to(dtype))
     part.bias = torch.randn(rows, generator=rng) if bias else None
     return part
 

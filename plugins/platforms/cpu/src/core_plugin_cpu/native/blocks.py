@@ -13,8 +13,6 @@ import torch
 from torch import Tensor
 
 PANEL = 16
-LINES = 8
-"""Lines of a block: 16 rows by 4 codes each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +23,13 @@ class Codes:
         codes: `(rows, blocks, 32)` uint8.
         shared: `(rows, groups, numbers)` float16, or bytes: what a block, or a super-block, says once.
         nested: `(rows, groups, 8, numbers)` uint8: what the eight blocks of a super-block say each, else None.
+        last: `(rows,)` float32 by which results are multiplied, else None.
     """
 
     codes: Tensor
     shared: Tensor
     nested: Tensor | None = None
+    last: Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,37 +42,14 @@ class BlockFormat:
     read: Callable[[Tensor], Codes]
 
 
-def lines(codes: Tensor, bits: int) -> Tensor:
-    """Return `codes (rows, blocks, 32)` as `(panels, blocks, bytes)`."""
-    rows, blocks, _ = codes.shape
-    # (panels, blocks, line, row, four codes)
-    grid = codes.view(rows // PANEL, PANEL, blocks, LINES, 4).permute(0, 2, 3, 1, 4)
-    if bits == 8:
-        return grid.reshape(rows // PANEL, blocks, -1)
-    low = grid & 15
-    parts = [(low[:, :, :4] | (low[:, :, 4:] << 4)).flatten(2)]
-    high = grid >> 4
-    if bits == 5:
-        parts.append(_merge(high, 1).flatten(2))
-    if bits == 6:
-        parts += [_merge(high[:, :, :4], 2).flatten(2), _merge(high[:, :, 4:], 2).flatten(2)]
-    return torch.cat(parts, dim=2)
-
-
-def _merge(high: Tensor, width: int) -> Tensor:
-    """Return the numbers of `width` bits, one of every line `(panels, blocks, lines, 16, 4)`, in one byte each."""
-    shifts = torch.arange(0, 8, width, dtype=torch.uint8).view(1, 1, -1, 1, 1)
-    return (high << shifts).sum(dim=2, dtype=torch.uint8)
-
-
-def scales(content: Codes) -> Tensor:
-    """Return the scales `(panels, groups, bytes)`: for every number 16 rows together."""
-    rows, groups, _ = content.shared.shape
+def scales(shared: Tensor, nested: Tensor | None) -> Tensor:
+    """Return the scales of whole panels, fields of `Codes`, as `(panels, groups, bytes)`: of every number 16 together."""
+    rows, groups, _ = shared.shape
     panels = (rows // PANEL, PANEL, groups, -1)
-    shared = content.shared.reshape(panels).permute(0, 2, 3, 1).contiguous().flatten(2).view(torch.uint8)
-    if content.nested is None:
-        return shared
-    return torch.cat((shared, content.nested.reshape(panels).permute(0, 2, 3, 1).flatten(2)), dim=2)
+    first = shared.reshape(panels).permute(0, 2, 3, 1).contiguous().flatten(2).view(torch.uint8)
+    if nested is None:
+        return first
+    return torch.cat((first, nested.reshape(panels).permute(0, 2, 3, 1).flatten(2)), dim=2)
 
 
 def _halves(blocks: Tensor, at: int, count: int = 1) -> Tensor:
@@ -140,6 +117,30 @@ def _q6_k(blocks: Tensor) -> Codes:
     return Codes((low | high).flatten(-3, -2).flatten(1, 2), _halves(blocks, 208), blocks[..., 192:208])
 
 
+def _mxfp4(blocks: Tensor) -> Codes:
+    # Kernels multiply with twice what codes stand for: half the scale, whose exponent is a byte.
+    return Codes(_nibbles(blocks[..., 1:]), blocks[..., :1].clamp(min=1) - 1)
+
+
+def _nvfp4(blocks: Tensor) -> Codes:
+    scales, rows = blocks[..., :4] & 127, len(blocks)
+    scales = torch.where(scales == 127, 0, scales)  # what is no number in e4m3 is zero here
+    codes = _nibbles(blocks[..., 4:].reshape(*blocks.shape[:2], 4, 8))
+    # Kernels take e4m3 256 times too small, and codes twice.
+    last = torch.full((rows,), 128.0)
+    return Codes(codes.reshape(rows, -1, 32), scales.reshape(rows, -1, 2), last=last)
+
+
+def _bits(packed: Tensor, width: int) -> Tensor:
+    """Spread bytes over the numbers of `width` bits that they hold, the lowest first."""
+    shifts = torch.arange(0, 8, width, dtype=torch.uint8)
+    return ((packed.unsqueeze(-1) >> shifts) & (2**width - 1)).flatten(-2)
+
+
+def _few_bits(width: int) -> Callable[[Tensor], Codes]:
+    return lambda blocks: Codes(_bits(blocks[..., 2:], width).view(len(blocks), -1, 32), _halves(blocks, 0))
+
+
 FORMATS = {
     "Q4_0": BlockFormat(18, 32, 4, _q4(1)),
     "Q4_1": BlockFormat(20, 32, 4, _q4(2)),
@@ -149,8 +150,12 @@ FORMATS = {
     "Q4_K": BlockFormat(144, 256, 4, _q4_k),
     "Q5_K": BlockFormat(176, 256, 5, _q5_k),
     "Q6_K": BlockFormat(210, 256, 6, _q6_k),
+    "MXFP4": BlockFormat(17, 32, 4, _mxfp4),
+    "NVFP4": BlockFormat(36, 64, 4, _nvfp4),
+    "Q1_0": BlockFormat(18, 128, 1, _few_bits(1)),
+    "Q2_0": BlockFormat(18, 64, 2, _few_bits(2)),
 }
 """Formats of files that the kernels multiply with, by GGUF's name."""
 
-BITS = {name: layout.bits for name, layout in FORMATS.items()} | {"Q4_64": 4, "Q4_128": 4, "MXFP4": 4, "NVFP4": 4}
+BITS = {name: layout.bits for name, layout in FORMATS.items()} | {"Q4_64": 4, "Q4_128": 4}
 """Bits of a code in every block format of the kernels."""

@@ -13,13 +13,12 @@ from torch import Tensor
 from core_plugin_cpu.native.checks import CODES, TOKEN_IDS, check_places, code, shown
 from core_plugin_cpu.native.entry import Entry
 from core_plugin_cpu.native.library import library
+from core_plugin_cpu.native.pack_floats import pack_float4, pack_float8, pack_table
 from core_plugin_cpu.native.packed import (
     Format,
     PackedWeight,
     pack,
     pack_blocks,
-    pack_float4,
-    pack_float8,
     pack_groups,
     pack_int8,
     packed_bytes,
@@ -42,6 +41,7 @@ __all__ = [
     "pack_float8",
     "pack_groups",
     "pack_int8",
+    "pack_table",
     "workspace_bytes",
 ]
 

@@ -37,9 +37,13 @@ class Format(IntEnum):
     Q4_128 = 13
     MXFP4 = 14
     NVFP4 = 15
-    E4M3 = 16
-    E4M3_128 = 17
-    E4M3_32 = 18
+    Q1_0 = 16
+    Q2_0 = 17
+    E4M3 = 18
+    E4M3_128 = 19
+    E4M3_32 = 20
+    NF4 = 21
+    FP4 = 22
 
 
 SOME = 128 * PANEL
@@ -47,9 +51,6 @@ SOME = 128 * PANEL
 
 MIDDLE = 8
 """Code that stands for zero in `Q4_0`."""
-
-FLOAT8 = {0: Format.E4M3, 128: Format.E4M3_128, 32: Format.E4M3_32}
-"""Formats of float8 codes, by how many inputs share a scale; 0: all of them."""
 
 _GROUP = {Format.Q4_1: 32, Format.Q4_64: 64, Format.Q4_128: 128}
 
@@ -126,50 +127,7 @@ def pack_int8(weight: Tensor, scales: Tensor, *, activations: int = 8) -> Packed
     sums = torch.zeros(_up(n, PANEL), dtype=torch.int32)
     sums[:n] = weight.sum(dim=1, dtype=torch.int32)
     both = torch.cat((padded.view(-1, PANEL).view(torch.uint8), sums.view(-1, PANEL).view(torch.uint8)), dim=1)
-    return _join(kind, n, weight.shape[1], _panels(weight, 4, 64), both)
-
-
-def pack_float8(codes: Tensor, scales: Tensor, size: int = 0) -> PackedWeight:
-    """Pack a weight of float8 codes (e4m3).
-
-    Args:
-        codes: `(n, k)` uint8.
-        scales: `(n, groups)` float32; groups of `size` inputs, the last of which may have fewer.
-        size: Inputs that share a scale, a multiple of 32; 0: all of them.
-    """
-    n, k = codes.shape
-    kind = float8_format(size)
-    unit = next(unit for unit, other in FLOAT8.items() if other == kind)
-    if size != unit:
-        scales = scales.repeat_interleave(size // unit, dim=1)
-    # Kernels widen codes to 256ths of their values. The last group of the form may be one of several of the format's.
-    shared = 256.0 * (scales[:, : -(-k // unit)] if unit else scales)
-    grid = _whole_panels(shared).view(-1, PANEL, shared.shape[1]).transpose(1, 2).contiguous()
-    lines = _panels(codes, 4, 32)[..., [0, 2, 1, 3]]
-    return _join(kind, n, k, lines.contiguous(), grid.view(torch.uint8))
-
-
-def pack_float4(codes: Tensor, scales: Tensor, whole: Tensor | None = None) -> PackedWeight:
-    """Pack a weight of four-bit floats (e2m1).
-
-    Args:
-        codes: `(n, k)` uint8, 0 to 15.
-        scales: Bytes, uint8: `(n, k / 32)` of e8m0, or with `whole` `(n, k / 16)` of e4m3, none negative.
-        whole: `()` or `(n,)` float32, by which these are multiplied.
-    """
-    n, k = codes.shape
-    units = codes.view(n, k // 32, 32)
-    # Kernels multiply with twice what codes stand for, and take e4m3 256 times too small.
-    if whole is None:
-        half = scales.clamp(min=1) - 1
-        return pack_codes(blocks.Codes(units, half.unsqueeze(-1)), Format.MXFP4, n, k)
-    last = _whole_panels((128.0 * whole.float()).expand(n).contiguous()).view(-1, PANEL)
-    return pack_codes(blocks.Codes(units, scales.view(n, k // 32, 2)), Format.NVFP4, n, k, last)
-
-
-def float8_format(size: int) -> Format:
-    """Return the format of float8 codes for groups of so many inputs, a multiple of 32; 0: all of them."""
-    return FLOAT8[size] if size == 0 else FLOAT8[128 if size % 128 == 0 else 32]
+    return join(kind, n, weight.shape[1], panels(weight, 4, 64), both)
 
 
 def quantize_int8(weight: Tensor) -> tuple[Tensor, Tensor]:
@@ -247,23 +205,23 @@ def group_format(size: int) -> Format:
     return next(kind for kind in (Format.Q4_128, Format.Q4_64, Format.Q4_1) if size % _GROUP[kind] == 0)
 
 
-def pack_codes(content: blocks.Codes, kind: Format, n: int, k: int, last: Tensor | None = None) -> PackedWeight:
-    """Pack the codes and scales of `n` rows of `k` inputs, and what comes `last (panels, 16)` in every panel."""
-    nested = None if content.nested is None else _whole_panels(content.nested)
-    whole = blocks.Codes(_whole_panels(content.codes), _whole_panels(content.shared), nested)
-    scales = blocks.scales(whole).flatten(1)
-    if last is not None:
+def pack_codes(content: blocks.Codes, kind: Format, n: int, k: int) -> PackedWeight:
+    """Pack the codes and scales of `n` rows of `k` inputs."""
+    nested = None if content.nested is None else whole_panels(content.nested)
+    scales = blocks.scales(whole_panels(content.shared), nested).flatten(1)
+    if content.last is not None:
+        last = whole_panels(content.last).view(-1, PANEL)
         scales = torch.cat((scales, last.view(torch.uint8)), dim=1)
-    return _join(kind, n, k, blocks.lines(whole.codes, blocks.BITS[kind.name]), scales)
+    return join(kind, n, k, rearrange.codes(content.codes, blocks.BITS[kind.name]), scales)
 
 
-def _whole_panels(rows: Tensor) -> Tensor:
+def whole_panels(rows: Tensor) -> Tensor:
     """Return `rows` with as many rows of zeros behind them as complete a panel."""
     missing = -rows.shape[0] % PANEL
     return torch.cat((rows, rows.new_zeros(missing, *rows.shape[1:]))) if missing else rows
 
 
-def _join(kind: Format, n: int, k: int, lines: Tensor, scales: Tensor | None = None) -> PackedWeight:
+def join(kind: Format, n: int, k: int, lines: Tensor, scales: Tensor | None = None) -> PackedWeight:
     """Return panels: lines, then scales, both `(panels, ...)`."""
     lines = lines.flatten(1).view(torch.uint8)
     size = panel_bytes(kind, k)
@@ -281,7 +239,7 @@ def _up(value: int, multiple: int) -> int:
     return -(-value // multiple) * multiple
 
 
-def _panels(weight: Tensor, inputs: int, multiple: int) -> Tensor:
+def panels(weight: Tensor, inputs: int, multiple: int) -> Tensor:
     """Return `weight (n, k)` as `(panels, k / inputs, 16, inputs)`, padded with zeros to `multiple` inputs."""
     n, k = weight.shape
     packed = torch.empty(_up(n, PANEL) // PANEL, _up(k, multiple) // inputs, PANEL, inputs, dtype=weight.dtype)

@@ -15,7 +15,7 @@ PACK_BLOCKS = Entry("pack_blocks", pointers="source out", sizes=FIELDS, result=T
 LINE = 64
 """Bytes of a line: a word of four bytes of each row of a panel."""
 
-_WORDS, _CODES = 0, {4: 1, 5: 2, 6: 3}
+_WORDS = 0
 
 
 def words(rows: Tensor, out: Tensor) -> None:
@@ -29,7 +29,7 @@ def words(rows: Tensor, out: Tensor) -> None:
 
 
 def codes(rows: Tensor, bits: int) -> Tensor:
-    """Return `rows (n, blocks, 32)` of unsigned codes of `bits` bits as lines `(panels, blocks, bytes)`."""
+    """Return `rows (n, blocks, 32)` of unsigned codes of 1, 2, 4, 5, 6 or 8 bits as lines `(panels, blocks, bytes)`."""
     n, blocks, inputs = rows.shape
     out = torch.empty(-(-n // PANEL), blocks, inputs // 4 * LINE * bits // 8, dtype=torch.uint8)
     flat = _dense(rows.reshape(n, blocks * inputs))
@@ -37,7 +37,7 @@ def codes(rows: Tensor, bits: int) -> Tensor:
         words(flat, out.view(len(out), -1, PANEL, 4))
     else:
         size = out[0].nbytes
-        PACK(flat.data_ptr(), out.data_ptr(), n, blocks * inputs, flat.stride(0), size, _CODES[bits], _threads())
+        PACK(flat.data_ptr(), out.data_ptr(), n, blocks * inputs, flat.stride(0), size, bits, _threads())
     return out
 
 

@@ -12,12 +12,16 @@ _MINIMUM = ("Q4_1", "Q5_1")
 
 
 def encode(values: Tensor, kind: str) -> Codes:
-    """Return `values (rows, k)` float32 as codes and scales of the format `kind`, a key of `blocks.FORMATS`."""
+    """Return `values (rows, k)` float32 as codes and scales of the integer format `kind`, a key of `blocks.FORMATS`."""
     largest = 2 ** BITS[kind] - 1
     if kind in _SYMMETRIC:
         return _symmetric(values.view(len(values), -1, 32), largest)
     if kind in _MINIMUM:
         return _minimum(values.view(len(values), -1, 32), largest)
+    if kind == "Q1_0":
+        return _signs(values.view(len(values), -1, 128))
+    if kind == "Q2_0":
+        return _four_values(values.view(len(values), -1, 64))
     grouped = values.view(len(values), -1, 8, 32)
     return _halves(grouped) if kind == "Q6_K" else _nested(grouped, largest)
 
@@ -57,6 +61,24 @@ def _halves(groups: Tensor) -> Codes:
     codes = _codes(halves, scale, 32, 63).flatten(3)
     numbers = nested.flatten(2).to(torch.int8).view(torch.uint8)
     return Codes(codes.flatten(1, 2), shared, numbers)
+
+
+def _signs(groups: Tensor) -> Codes:
+    """The mean magnitude and signs."""
+    return _blocks_of((groups >= 0).to(torch.uint8), groups.abs().mean(-1, keepdim=True).half())
+
+
+def _four_values(groups: Tensor) -> Codes:
+    """From -1 to 2 times a scale, of which the largest is twice or all magnitudes are once, whichever is nearer."""
+    scales = torch.stack([_extreme(groups) / 2, groups.abs().amax(-1, keepdim=True)]).half()
+    codes = _codes(groups, scales, 1, 3)
+    misses = ((codes.float() - 1) * scales.float() - groups).square().sum(-1, keepdim=True)
+    first = misses[0] <= misses[1]
+    return _blocks_of(torch.where(first, *codes), torch.where(first, *scales))
+
+
+def _blocks_of(codes: Tensor, scales: Tensor) -> Codes:
+    return Codes(codes.reshape(len(codes), -1, 32), scales)
 
 
 def _extreme(values: Tensor) -> Tensor:

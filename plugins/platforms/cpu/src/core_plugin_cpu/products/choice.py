@@ -11,6 +11,7 @@ from core_plugin_cpu.native.packed import Format
 from core_plugin_cpu.products.floats import Float4, Float8
 from core_plugin_cpu.products.groups import Groups
 from core_plugin_cpu.products.packings import Blocks, Dense, Int8
+from core_plugin_cpu.products.tables import Table, has_kernel
 
 if TYPE_CHECKING:
     from core.api import WeightForm
@@ -44,4 +45,6 @@ def as_stored(form: WeightForm, inputs: int) -> Packing:
         return Float8(form, inputs)
     if form.key.startswith(FOUR_BIT_FLOATS) and inputs % BLOCK == 0:
         return Float4(form)
+    if has_kernel(form):
+        return Table(form)
     return opened(form, torch.bfloat16)

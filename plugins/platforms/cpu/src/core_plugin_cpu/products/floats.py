@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from core.api import CheckpointError
-from core_plugin_cpu.native import packed
+from core_plugin_cpu.native import pack_floats, packed
 from core_plugin_cpu.native.packed import Format
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Float8:
 
     def __init__(self, form: WeightForm, inputs: int) -> None:
         self._form, self._size = form, form.inputs if form.inputs < inputs else 0
-        self.kind = packed.float8_format(self._size)
+        self.kind = pack_floats.float8_format(self._size)
 
     def pack(self, part: Part, out: Tensor, order: Tensor | None) -> None:
         """Rearrange the codes, and spread scales over the outputs and the groups of inputs that the kernels know.
@@ -51,7 +51,7 @@ class Float8:
             few = range(len(codes))[rows]
             index = torch.arange(few.start, few.stop) // (outputs or len(codes))
             spread = scales[index] if len(scales) > 1 else scales.expand(len(few), -1)
-            return packed.pack_float8(codes[rows], spread, self._size)
+            return pack_floats.pack_float8(codes[rows], spread, self._size)
 
         packed.pack_rows(self.kind, *codes.shape, out, some)
 
@@ -84,7 +84,7 @@ class Float4:
         _check(codes, opened_scales(scales, self._form.scale))
 
         def some(rows: slice) -> packed.PackedWeight:
-            return packed.pack_float4(codes[rows].contiguous(), scales[rows].contiguous(), whole)
+            return pack_floats.pack_float4(codes[rows].contiguous(), scales[rows].contiguous(), whole)
 
         packed.pack_rows(self.kind, *codes.shape, out, some)
 

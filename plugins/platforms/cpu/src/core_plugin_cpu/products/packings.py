@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Protocol
 
 import torch
 
-from core_plugin_cpu.native import packed
+from core_plugin_cpu.native import pack_floats, packed
 from core_plugin_cpu.native.packed import Format
 from core_plugin_cpu.native.rounding import encode
+from core_plugin_cpu.products.floats import rounded_float4
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -64,6 +65,8 @@ class Blocks:
 
         def some(rows: slice) -> packed.PackedWeight:
             few = values[rows].to(torch.float32).contiguous()
+            if self.kind in (Format.MXFP4, Format.NVFP4):
+                return pack_floats.pack_float4(*rounded_float4(few, power=self.kind == Format.MXFP4))
             return packed.pack_codes(encode(few, self.kind.name), self.kind, *few.shape)
 
         packed.pack_rows(self.kind, *values.shape, out, some)

@@ -8,7 +8,8 @@ from core.api import KernelRequest, ProbeResult, Verdict
 
 _GROUPS = re.compile(r"int4/1x(\d+|all):")
 _BLOCKS = re.compile(r"float8_e4m3fn/\w+?x(\d+):")
-_BLOCK = 32
+_TABLES = re.compile(r"(?:nf4|fp4)/1x(\d+|all):")
+_BLOCK, _TABLE_GROUP = 32, 64
 
 
 def product(request: KernelRequest, probe: ProbeResult) -> Verdict:
@@ -32,6 +33,10 @@ def _group_faults(request: KernelRequest) -> tuple[str | None, ...]:
     inputs = request.dims.get("inputs", 0)
     if request.form.startswith("e2m1/"):
         return (f"{inputs} inputs are no whole blocks of {_BLOCK}" if inputs % _BLOCK else None,)
+    if table := _TABLES.match(request.form):
+        size = inputs if table[1] == "all" else int(table[1])
+        whole = table[1] != "all" and size % _TABLE_GROUP == 0
+        return (None if whole else f"scales of {size} inputs are of no whole groups of {_TABLE_GROUP}",)
     found = _GROUPS.match(request.form)
     size = 0 if found is None else inputs if found[1] == "all" else int(found[1])
     return (

@@ -1,0 +1,100 @@
+// A tile of M rows by P panels in floating point. Its accumulators stay in registers while the inputs run past, one line
+// (64 bytes) of every panel at a time; each line meets all M rows. Included per instruction set; everything is in an
+// unnamed namespace.
+#pragma once
+
+#include <utility>
+
+#include "gemm/lines.h"
+
+namespace core {
+namespace gemm {
+namespace {
+
+constexpr int kAhead = 1024;  // bytes ahead of its use that a line of one or two rows is asked for
+constexpr int kFewRows = 2;   // rows up to which weights come from memory rather than from a cache
+
+// One accumulator per result would wait for itself: few results get two, for even and odd lines.
+template <int M, int P>
+constexpr int kTwice = M * P * kVecs <= 8 ? 2 : 1;
+
+template <int M, int P>
+using Sums = vf[kTwice<M, P>][M][P][kVecs];
+
+// Adds `lines` lines of P panels by M rows.
+template <typename F, int M, int P>
+CORE_INLINE void add_lines(Sums<M, P>& sums, const char* x, int64_t row_bytes, const char* w, int64_t panel_bytes,
+                           int64_t lines) {
+  constexpr int64_t x_bytes = F::inputs * static_cast<int64_t>(sizeof(typename F::X));
+  int64_t line = 0;
+  for (; line + kTwice<M, P> <= lines; line += kTwice<M, P>) {
+    for (int t = 0; t < kTwice<M, P>; ++t) {
+      for (int p = 0; p < P; ++p) {
+        const char* at = w + p * panel_bytes + (line + t) * 64;
+        if (M <= kFewRows) __builtin_prefetch(at + kAhead);
+        F::template line<M>(&sums[t][0][p], P, at, x + (line + t) * x_bytes, row_bytes);
+      }
+    }
+  }
+  if (line < lines) {
+    for (int p = 0; p < P; ++p) {
+      F::template line<M>(&sums[0][0][p], P, w + p * panel_bytes + line * 64, x + line * x_bytes, row_bytes);
+    }
+  }
+}
+
+// What the sums of row i, panel p, come to.
+template <typename F, int M, int P>
+CORE_INLINE vf total_of(const Sums<M, P>& sums, int i, int p, int v) {
+  vf total = sums[0][i][p][v];
+  if (kTwice<M, P> == 2) total = total + sums[kTwice<M, P> - 1][i][p][v];
+  return total * F::scale;
+}
+
+template <typename F, int M, int P>
+void tile(const char* x, int64_t row_bytes, const char* w, int64_t panel_bytes, int64_t lines, float* out) {
+  Sums<M, P> sums = {};
+  add_lines<F, M, P>(sums, x, row_bytes, w, panel_bytes, lines);
+#pragma GCC unroll 8
+  for (int i = 0; i < M; ++i) {
+#pragma GCC unroll 4
+    for (int p = 0; p < P; ++p) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kVecs; ++v) {
+        store(out + i * F::panels * kPanel + p * kPanel + v * kLanes, total_of<F, M, P>(sums, i, p, v));
+      }
+    }
+  }
+}
+
+typedef void TileOf(const char*, int64_t, const char*, int64_t, int64_t, float*);
+
+template <typename F>
+struct Tiles {
+  TileOf* at[F::rows][F::panels];
+};
+
+template <typename F, size_t... I>
+constexpr Tiles<F> make_tiles(std::index_sequence<I...>) {
+  Tiles<F> tiles{};
+  ((tiles.at[I / F::panels][I % F::panels] = &tile<F, I / F::panels + 1, I % F::panels + 1>), ...);
+  return tiles;
+}
+
+template <typename F>
+TileOf* tile_of(const Tile& where) {
+  static constexpr Tiles<F> tiles = make_tiles<F>(std::make_index_sequence<F::rows * F::panels>());
+  return tiles.at[where.rows - 1][where.panels - 1];
+}
+
+template <typename F>
+void run_tile(const Call& call, const Tile& where, const char* scratch, float* out) {
+  int64_t panel_bytes = scratch != nullptr ? call.inputs / F::inputs * 64 : call.panel_bytes;
+  const char* w = scratch != nullptr ? scratch : panel_of(call, where.panel);
+  tile_of<F>(where)(call.rows + where.row * call.row_bytes, call.row_bytes, w, panel_bytes,
+                    ceil_div(call.args->k, F::inputs), out);
+}
+
+}  // namespace
+}  // namespace gemm
+}  // namespace core
