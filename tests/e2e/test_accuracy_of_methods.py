@@ -48,7 +48,7 @@ def measured(tmp_path_factory):
 def test_rounded_weights_cost_little(measured, name):
     figures = measured(name, TOKENS["quick"])
     assert figures.perplexity < figures.due * (1 + MOST[name])
-    assert 0 < figures.divergence < 0.1
+    assert 0 < figures.divergence < 0.2
 
 
 @pytest.mark.exhaustive
