@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -39,7 +40,7 @@ def an_update_is_as_good_as_a_start(subject: Subject) -> None:
     for case, bench in _benches(subject):
         first, others = _copied(bench.layer.params), _others(case, bench)
         bench.fill(others)
-        fresh = LayerBench(subject, replace(case, tensors=lambda others=others: others), bench.site, _dtype(subject))
+        fresh = LayerBench(subject, replace(case, tensors=partial(list, others)), bench.site, _dtype(subject))
         updated = bench.layer.params
         where = title(case, bench.site)
         require(_equal(updated, fresh.layer.params), f"{where}: an update and a start with its weights differ")

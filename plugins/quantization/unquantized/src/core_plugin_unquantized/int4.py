@@ -62,7 +62,7 @@ def round_groups(weight: Tensor, size: int, *, zeros: bool) -> tuple[Tensor, Ten
     step = max(1, CHUNK // columns)  # a few rows at a time: no float32 copies of all of them
     for start in range(0, rows, step):
         some = slice(start, start + step)
-        values = torch.nn.functional.pad(weight[some].float(), (0, groups * size - columns)).unflatten(1, (-1, size))
+        values = torch.nn.functional.pad(weight[some].float(), (0, groups * size - columns)).reshape(-1, groups, size)
         scale, point = _best(values, zeros=zeros)
         code = _codes(values, scale, point, zeros=zeros)
         codes[some] = code.flatten(1)[:, :columns]
