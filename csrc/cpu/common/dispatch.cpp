@@ -118,12 +118,27 @@ std::atomic<int>& current() {
 
 }  // namespace
 
+bool slow_dots() {
+#if defined(__x86_64__)
+  static const bool slow = [] {
+    __builtin_cpu_init();
+    unsigned a = 7, b = 0, c = 0, d = 0;
+    __asm__ volatile("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));  // leaf 7, subleaf 0
+    constexpr unsigned float16 = 1u << 23;  // what came together with AMX, and is not hidden with it
+    return __builtin_cpu_is("intel") && __builtin_cpu_supports("avx512bf16") && (d & float16) != 0;
+  }();
+  return slow;
+#else
+  return false;
+#endif
+}
+
 Isa isa() { return static_cast<Isa>(current().load(std::memory_order_relaxed)); }
 
 }  // namespace core
 
 // Grows whenever an argument struct or an entry changes; the loader refuses a library of another number.
-CORE_API int64_t core_cpu_abi() { return 13; }
+CORE_API int64_t core_cpu_abi() { return 14; }
 
 // Name of the level in use.
 CORE_API const char* core_cpu_isa() { return core::kNames[static_cast<int>(core::isa())]; }

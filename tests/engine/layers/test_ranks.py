@@ -476,12 +476,12 @@ def test_blocks_of_a_block_diagonal_layer_are_divided(form, size):
 def test_a_block_diagonal_layer_says_what_does_not_fit():
     build = Builder(Numbers(CONTEXT), None, device=CPU, dtype=torch.float32)
     layer = build.block_linear(8, {"gate": 4}, "gates", 2)
-    with pytest.raises(PluginError, match="CORE-P170.*block-diagonal linear 'gates'.*tokens, 8"):
+    with pytest.raises(PluginError, match=r"CORE-P170.*block-diagonal linear 'gates'.*tokens, 8"):
         layer(torch.zeros(1, 4))
     with pytest.raises(ValueError, match="are not 3 blocks"):
         build.block_linear(8, {"gate": 6}, "others", 3)
     divided = Builder(Numbers(CONTEXT), None, device=CPU, dtype=torch.float32, ranks=Ranks(0, 4))
-    with pytest.raises(CheckpointError, match="CORE-M184.*2 blocks of 'gates'"):
+    with pytest.raises(CheckpointError, match=r"CORE-M184.*2 blocks of 'gates'"):
         divided.block_linear(8, {"gate": 4}, "gates", 2, shard="out")
 
 

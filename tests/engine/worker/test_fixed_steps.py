@@ -15,7 +15,6 @@ from core.testing.fakedevice.queue import LateQueue
 from core.worker.fixed import FixedForward
 from core.worker.runner import Runner
 
-
 MODEL_WIDTH, MAX_ROWS = 32, 6
 
 
