@@ -25,6 +25,15 @@ static const Variants<void(const core_latent_attention_args*)> kLatent = {
      CORE_AVX512_BF16(avx512_bf16::latent_attention), CORE_AMX(amx::latent_attention), nullptr,
      CORE_NEON_BF16(neon_bf16::latent_attention)}};
 
+// Without dot products of bfloat16.
+static const Variants<void(const core_latent_attention_args*)> kWidened = {
+    {base::latent_attention, CORE_AVX2(avx2::latent_attention), CORE_AVX512(avx512::latent_attention), nullptr, nullptr,
+     nullptr, nullptr, nullptr}};
+
+static const Variants<void(const core_latent_attention_args*)>& latent() {
+  return isa() == Isa::avx512_bf16 && slow_dots() ? kWidened : kLatent;
+}
+
 static const Variants<void(const core_head_product_args*)> kProduct = {
     {base::head_product, CORE_AVX2(avx2::head_product), CORE_AVX512(avx512::head_product), nullptr,
      nullptr, nullptr, nullptr, nullptr}};
@@ -35,7 +44,7 @@ static const Variants<void(const core_latent_store_args*)> kStore = {
 
 }  // namespace core
 
-CORE_API void core_cpu_latent_attention(const core_latent_attention_args* args) { core::kLatent.pick()(args); }
+CORE_API void core_cpu_latent_attention(const core_latent_attention_args* args) { core::latent().pick()(args); }
 
 CORE_API void core_cpu_head_product(const core_head_product_args* args) { core::kProduct.pick()(args); }
 

@@ -13,6 +13,10 @@ constexpr int kIsaCount = 9;
 // The level in use.
 Isa isa();
 
+// Whether the processor makes a dot product of bfloat16 pairs in the time of four multiply-adds of float32, so that what
+// is widened once and read often is multiplied faster: those of Intel that have AMX, also where the system hides it.
+bool slow_dots();
+
 inline bool has(Isa level) { return isa() >= level; }
 
 // Variants of one function, by level; a level without one of its own (nullptr) uses the level below.
