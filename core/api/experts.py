@@ -28,6 +28,7 @@ class Routing(Record):
         renormalize: Weights are divided by their sum.
         eps: Added to that sum.
         factor: Factor of the weights, last.
+        cap: Soft cap of the logits, of which all else is made: they become `cap * tanh(logits / cap)`. 0: none.
     """
 
     top_k: int
@@ -40,12 +41,15 @@ class Routing(Record):
     renormalize: bool = False
     eps: float = 0.0
     factor: float = 1.0
+    cap: float = 0.0
 
     def _faults(self) -> Iterable[str]:
         if self.top_k < 1:
             yield f"top_k: {self.top_k} experts cannot be chosen"
         if not 1 <= self.top_groups <= self.groups:
             yield f"top_groups: {self.top_groups} of {self.groups} groups cannot be chosen"
+        if self.cap < 0:
+            yield f"cap: {self.cap} is negative"
 
 
 class Router(Protocol):
@@ -57,8 +61,9 @@ class Router(Protocol):
 class Experts(Protocol):
     """`(tokens, hidden) -> (tokens, hidden)`: the weighted sum of what the chosen experts make of a token.
 
-    `weights (tokens, k)` float32 and `ids (tokens, k)` int32 are a router's, or a model's own. An id of -1 stands for
-    no expert and adds nothing. The sum is in the order of k, so that a token's result does not depend on the others.
+    `weights (tokens, k)` float32 and `ids (tokens, k)` int32 are a router's, or a model's own. An id that is no
+    expert's (-1, or one behind the last) adds nothing. The sum is in the order of k, so that a token's result does not
+    depend on the others.
     """
 
     def __call__(self, x: Tensor, weights: Tensor, ids: Tensor) -> Tensor: ...

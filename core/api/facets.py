@@ -51,8 +51,10 @@ class GraphFacet(ABC):
     Attributes:
         fixed: A graph reads the memory that it was captured with: every `replay` is given the step of its `capture`,
             which core has filled with the inputs, padded where they are fewer. Padding is rows of one token at block 0,
-            slot 0. Steps of one token a row run so, if the attention backend is `Replayable`; others run without a
-            graph. False: a graph takes the inputs of any step that its key serves, wherever they are.
+            slot 0, with recurrent states in one slot that is nobody's. All rows are padding while `capture` runs, which
+            may call the forward pass any number of times. Steps of one token a row run so, if the attention backend is
+            `Replayable`; others run without a graph. False: a graph takes the inputs of any step that its key serves,
+            wherever they are.
         widest: Most tokens that `capture` calls a forward pass with, where those may be more than a step's; else 0.
     """
 

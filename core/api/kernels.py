@@ -31,6 +31,7 @@ OPS = frozenset(
         "rotary",
         "rotary_interleaved",
         "route",
+        "add_identities",
         "causal_conv",
         "linear_attention",
         "selective_scan",

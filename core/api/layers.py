@@ -276,6 +276,27 @@ class LayerBuilder(Protocol):
         """
         ...
 
+    def block_linear(
+        self,
+        in_features: int,
+        parts: Mapping[str, int],
+        prefix: str,
+        blocks: int,
+        *,
+        bias: bool = False,
+        shard: Literal["out"] | None = None,
+    ) -> Linear:
+        """Return a block-diagonal linear layer: each of `blocks` equal parts of the inputs has weights of its own,
+        `<prefix>.<block>.<part>.weight (part / blocks, in_features / blocks)` and `.bias`.
+
+        The result has the parts one after another, and in each of them the outputs of block after block.
+
+        Args:
+            in_features, parts: Of all blocks; parts as in `merged_linear`.
+            shard: `out`: ranks divide the blocks, so that `x` is this rank's share of the inputs as well.
+        """
+        ...
+
     def rms_norm(
         self,
         size: int,

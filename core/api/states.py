@@ -22,11 +22,13 @@ class StateRows:
     """The rows of a step, as operations with states see them. Rows are scheduled requests, in batch order.
 
     Attributes:
-        slots: `(rows,)` int64 on the device: each row's slot.
+        slots: `(rows,)` int64 on the device: each row's slot. No two rows have the same, but for padding (see
+            `GraphFacet.fixed`), which is fresh, and whose results nobody reads.
         fresh: `(rows,)` int64 on the device: 1 where a row's first token in this step is the first of its request, so
             that its state counts as zeros, whatever the slot holds; else 0. To be chosen by, never multiplied with: a
             slot may hold anything.
-        starts: `(rows + 1,)` int32 numpy, offsets of each row's tokens in the step.
+        starts: `(rows + 1,)` int32 numpy, offsets of each row's tokens in the step. All that the host knows: a graph is
+            captured with it, and replayed with other slots.
         twins: `starts` on the device, int32; None where it shares the host's memory.
     """
 

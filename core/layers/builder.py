@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -21,7 +21,7 @@ from core.layers.experts import Experts, Router
 from core.layers.guard import LayerContext, Owners, blamed
 from core.layers.kernels import KernelTable
 from core.layers.latent import LatentModule, UpProjection, UpReader, require_latent
-from core.layers.linear import DividedEmbedding, Embedding, Linear, ProductLayer, ReducedLinear
+from core.layers.linear import BlockLinear, DividedEmbedding, Embedding, Linear, ProductLayer, ReducedLinear
 from core.layers.norm import DividedRMSNorm, LayerNorm, Norm, RMSNorm, norm_group
 from core.layers.operations import Operation, WeightsLayer
 from core.layers.parameter import Parameter, PositionTable, parameter_group
@@ -30,7 +30,7 @@ from core.layers.roles import Fused, Placed, Roles, whole
 from core.layers.rope import RotaryEmbedding
 from core.layers.states import StateMemory
 from core.layers.taps import Taps
-from core.layers.weights import WeightGroup
+from core.layers.weights import BIAS, WeightGroup
 from core.ops import quick_gelu, relu, relu_squared, sigmoid, silu, tanh
 from core.ops.activation import Gated
 from core.plugins.handed import ATTENTION_LAYER, ENCODER_LAYER, LATENT_LAYER, PICKER, Handed
@@ -96,7 +96,7 @@ class Builder:
         position_tables: Further tables of values by position.
         states: Memory for recurrent states, in the order in which it was asked for.
         left_out: Parameter names that the checkpoint may have and this rank does not need: their layer shares
-            another's parameters, or another rank adds the bias or has the entry of a stack.
+            another's parameters, or another rank adds the bias or has the block, or the entry of a stack.
     """
 
     def __init__(
@@ -214,6 +214,28 @@ class Builder:
         stored = None if fused is None else Fused(fused, split, units or {})
         placed = self._roles.merged(prefix, in_features, cuts, bias=bias, fused=stored)
         return Linear(placed.site, self._store(placed), self._context)
+
+    def block_linear(
+        self,
+        in_features: int,
+        parts: Mapping[str, int],
+        prefix: str,
+        blocks: int,
+        *,
+        bias: bool = False,
+        shard: Literal["out"] | None = None,
+    ) -> BlockLinear:
+        """Return a block-diagonal linear layer. Raises `CheckpointError` CORE-M184, ranks cannot divide its blocks."""
+        if in_features % blocks or any(size % blocks for size in parts.values()):
+            raise ValueError(f"{in_features} inputs and {dict(parts)} outputs of '{prefix}' are not {blocks} blocks")
+        share = Cut.all(blocks) if shard is None else self._roles.share(blocks, f"blocks of '{prefix}'")
+        inputs, sizes = in_features // blocks, {name: size // blocks for name, size in parts.items()}
+        own = range(share.start, share.start + share.count)
+        for block in set(range(blocks)) - set(own):
+            site = LayerSite("linear", f"{prefix}.{block}", inputs, list(sizes.items()), bias)
+            self.left_out.update(self._stored_names(site))
+        layers = [self.merged_linear(inputs, sizes, f"{prefix}.{block}", bias=bias) for block in own]
+        return BlockLinear(prefix, layers, self._context)
 
     def rms_norm(
         self,
@@ -533,6 +555,14 @@ class Builder:
         group = WeightGroup(site, self._form, product, (method, owner), placed.cuts)
         self.groups.append(group)
         return group
+
+    def _stored_names(self, site: LayerSite) -> Iterator[str]:
+        """Yield what the checkpoint calls the tensors of a layer that another rank has."""
+        for name, _ in site.parts:
+            with blamed(self._context.owners.quantization, f"stored() of {site.kind} '{site.prefix}'"):
+                suffixes = [one.suffix for one in self._form.stored(site, name)]
+            for suffix in (*suffixes, BIAS) if site.bias else suffixes:
+                yield f"{site.module(name)}.{suffix}"
 
     def _store_up(self, site: LatentSite, prefix: str, use_up: Callable[[Tensor, Tensor], None]) -> None:
         """Record the up-projection of a latent layer: this rank's heads, opened once and handed to the backend."""

@@ -10,7 +10,7 @@ from core.layers.guard import MISSING, Operand, rows_of
 from core.layers.params import Parameterised
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from torch import Tensor
 
@@ -92,6 +92,37 @@ class ReducedLinear(Linear):
     def __call__(self, x: Tensor) -> Tensor:
         """Return the sum over the ranks."""
         return self._all_reduce(super().__call__(x))
+
+
+class BlockLinear:
+    """A block-diagonal linear layer: of each part of its outputs it gives those of all blocks, in order.
+
+    Args:
+        prefix: Its module path.
+        blocks: The blocks of this rank.
+
+    Attributes:
+        splits: Outputs of each part, in order.
+    """
+
+    def __init__(self, prefix: str, blocks: Sequence[Linear], context: LayerContext) -> None:
+        self._blocks = blocks
+        self._inputs = [block.site.in_features for block in blocks]
+        self._width, self._dtype = sum(self._inputs), context.dtype
+        self.splits = [sum(part) for part in zip(*(block.splits for block in blocks), strict=True)]
+        self._place = context.place(f"block-diagonal linear '{prefix}'", "core's own form")
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Apply the layer. Raises `PluginError` CORE-P170: `x` does not fit."""
+        if not isinstance(x, torch.Tensor) or x.shape[1:] != (self._width,) or x.dtype is not self._dtype:
+            operand = Operand("its input", x, ("tokens", self._width), self._dtype)
+            self._place.fail("apply()", [operand], Operand("its result", MISSING, (), None), None)
+        given = x.split_with_sizes(self._inputs, dim=1)
+        found = [
+            block(own.contiguous()).split_with_sizes(block.splits, dim=1)
+            for block, own in zip(self._blocks, given, strict=True)
+        ]
+        return torch.cat([piece for part in zip(*found, strict=True) for piece in part], dim=1)
 
 
 class DividedEmbedding(Embedding):

@@ -1,7 +1,8 @@
 """Mixtures of experts in plain torch: routing, and products of each token with its own experts' weights.
 
 Shapes: T tokens, k experts of each, E experts. Rows *by expert*: the T * k pairs of a token and one of its experts,
-ordered by expert, then by token, then by place among the token's experts; those without one (id -1) come last.
+ordered by expert, then by token, then by place among the token's experts; those without one (an id that is no
+expert's) come last.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ def route(logits: Tensor, correction: Tensor | None, routing: Routing) -> tuple[
 
 def preference(logits: Tensor, correction: Tensor | None, routing: Routing) -> Tensor:
     """Return by what experts are chosen, `(T, E)` float32: those with the largest values are."""
-    choice = logits.float() if routing.chosen_only else _scores(logits.float(), routing)
+    logits = _capped(logits, routing)
+    choice = logits if routing.chosen_only else _scores(logits, routing)
     if correction is not None:
         choice = choice + correction.float()
     if routing.groups > routing.top_groups:
@@ -43,13 +45,19 @@ def preference(logits: Tensor, correction: Tensor | None, routing: Routing) -> T
 
 def weights_of(logits: Tensor, ids: Tensor, routing: Routing) -> Tensor:
     """Return the weights of chosen experts, `ids (T, k)` int64 -> `(T, k)` float32."""
+    logits = _capped(logits, routing)
     if routing.chosen_only:
-        weights = _scores(logits.float().gather(-1, ids), routing)
+        weights = _scores(logits.gather(-1, ids), routing)
     else:
-        weights = _scores(logits.float(), routing).gather(-1, ids)
+        weights = _scores(logits, routing).gather(-1, ids)
     if routing.renormalize:
         weights = weights / (weights.sum(-1, keepdim=True) + routing.eps)
     return weights * routing.factor
+
+
+def _capped(logits: Tensor, routing: Routing) -> Tensor:
+    logits = logits.float()
+    return logits.div(routing.cap).tanh() * routing.cap if routing.cap else logits
 
 
 def _scores(logits: Tensor, routing: Routing) -> Tensor:
@@ -62,6 +70,16 @@ def _of_best_groups(choice: Tensor, routing: Routing) -> Tensor:
     best = groups.amax(-1) if routing.group_by == "max" else groups.topk(2, dim=-1).values.sum(-1)
     chosen = torch.zeros_like(best, dtype=torch.bool).scatter_(1, best.topk(routing.top_groups, dim=-1).indices, True)
     return chosen.unsqueeze(-1).expand_as(groups).flatten(1)
+
+
+def add_identities(out: Tensor, x: Tensor, weights: Tensor, ids: Tensor, experts: int) -> Tensor:
+    """Return `out` and what identities make of `x`, both `(T, D)`: `x` times the weights of ids from `experts` on.
+
+    Args:
+        weights, ids: `(T, k)` float32 and int32.
+    """
+    share = weights.masked_fill(ids < experts, 0.0).sum(-1, keepdim=True)
+    return out + (x.float() * share).to(x.dtype)
 
 
 def by_expert(ids: Tensor, experts: int) -> tuple[Tensor, list[int]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from core.ops.activation import gelu, gelu_and_mul, gelu_tanh, gelu_tanh_and_mul, silu_and_mul
-from core.ops.experts import ReferenceExpertsIn, ReferenceExpertsOut, route
+from core.ops.experts import ReferenceExpertsIn, ReferenceExpertsOut, add_identities, route
 from core.ops.norm import add_layer_norm, add_rms_norm, layer_norm, rms_norm
 from core.ops.products import ReferenceProduct
 from core.ops.recurrent import causal_conv, gated_recurrence, linear_attention, selective_scan
@@ -45,6 +45,7 @@ REGISTRY: Mapping[str, OpSpec] = types.MappingProxyType(
         "rotary": OpSpec(rotary, ("head_dim", "rotary_dim")),
         "rotary_interleaved": OpSpec(rotary_interleaved, ("head_dim", "rotary_dim")),
         "route": OpSpec(route, ("experts", "top_k")),
+        "add_identities": OpSpec(add_identities),
         "causal_conv": OpSpec(causal_conv, ("channels", "width")),
         "linear_attention": OpSpec(linear_attention, ("key_dim", "value_dim")),
         "selective_scan": OpSpec(selective_scan, ("channels", "state_dim")),

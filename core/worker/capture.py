@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from core.worker.rows import RowTable
 
 
+def pads(facet: object) -> bool:
+    """Say whether a platform's graphs run steps with rows of padding."""
+    return isinstance(facet, GraphFacet) and facet.fixed
+
+
 def graphs_for(
     facet: GraphFacet | None,
     loaded: LoadedModel,
@@ -39,8 +44,6 @@ def graphs_for(
         raise PluginError("CORE-P233", f"{loaded.owners.platform}: {wrong}.", hint="Report it to the plugin's author.")
     if not loaded.graphs:
         return None, f"none: {loaded.owners.model} runs operation by operation"
-    if facet.fixed and loaded.states:
-        return None, "none: the model keeps recurrent states, which graphs in fixed memory do not know yet"
     if not facet.fixed:
         return GraphedForward(facet, model.forward, loaded.owners), ""
     if not decodes:

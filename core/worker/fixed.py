@@ -12,6 +12,7 @@ from torch import Tensor
 
 from core.api.attention import BatchView
 from core.api.facets import StepShape
+from core.api.states import StateRows
 from core.layers.guard import blamed
 from core.worker.graphs import GraphedForward
 from core.worker.inputs import Planner, StepInputs
@@ -27,19 +28,23 @@ class _Memory:
     """The inputs of the largest step, on the device and, of what the host knows, on the host as well.
 
     Smaller steps are the first rows of it. Rows without a request are padding: token 0 at position 0, one token long,
-    in block 0, slot 0.
+    in block 0, slot 0; where the model keeps states, fresh in the slot that is nobody's.
 
     Args:
         groups: Cache groups; each has slots and tables of its own.
+        nobodys: The slot for states of padding; None: the model keeps none.
     """
 
-    def __init__(self, groups: int, rows: int, columns: int, device: torch.device) -> None:
+    def __init__(self, groups: int, rows: int, columns: int, device: torch.device, nobodys: int | None) -> None:
         with torch.inference_mode(False):
             self.token_ids, self.positions = torch.zeros(2, rows, dtype=torch.int64, device=device)
             self.slots = torch.zeros(groups, rows, dtype=torch.int64, device=device)
             self.starts = torch.arange(rows + 1, dtype=torch.int32, device=device)
             self.lengths = torch.ones(rows, dtype=torch.int32, device=device)
             self.tables = torch.zeros(groups, rows, columns, dtype=torch.int32, device=device)
+            self.held = torch.full((rows,), nobodys or 0, dtype=torch.int64, device=device)
+            self.fresh = torch.ones(rows, dtype=torch.int64, device=device)
+        self._nobodys = nobodys
         self.host_starts = np.arange(rows + 1, dtype=np.int32)
         self.host_lengths = np.ones(rows, dtype=np.int32)
         self._used = 0  # rows that are no padding
@@ -59,6 +64,19 @@ class _Memory:
             twins=(self.starts[: rows + 1], self.lengths[:rows]),
         )
 
+    def states(self, rows: int) -> StateRows | None:
+        """Return the first rows as operations with states see them; None for a model without."""
+        if self._nobodys is None:
+            return None
+        starts = self.host_starts[: rows + 1]
+        return StateRows(self.held[:rows], self.fresh[:rows], starts, self.starts[: rows + 1])
+
+    def clear(self) -> None:
+        """Make padding of all rows: what runs before the next step changes nobody's states."""
+        self._pad(0)
+        self.tables[:, :, : self._width].zero_()
+        self._used = self._width = 0
+
     def load(self, step: StepInputs, views: Sequence[BatchView]) -> None:
         """Copy a step's inputs, and make padding of the rows behind that the last step used.
 
@@ -75,19 +93,29 @@ class _Memory:
         ):
             into[:rows].copy_(given, non_blocking=True)
         self.host_lengths[:rows] = batch.seq_lens
+        if step.states is not None:
+            self.held[:rows].copy_(step.states.slots, non_blocking=True)
+            self.fresh[:rows].copy_(step.states.fresh, non_blocking=True)
         for slots, table, view in zip(self.slots, self.tables, views, strict=True):
             slots[:rows].copy_(view.slots, non_blocking=True)
             table[:rows, :width].copy_(view.block_tables, non_blocking=True)
         if self._width > width:
             self.tables[:, : max(rows, self._used), width : self._width].zero_()
-        if self._used > rows:
-            for padded in (self.token_ids, self.positions):
-                padded[rows : self._used].zero_()
-            for padded in (self.slots, self.tables):
-                padded[:, rows : self._used].zero_()
-            self.lengths[rows : self._used].fill_(1)
-            self.host_lengths[rows : self._used] = 1
+        self._pad(rows)
         self._used, self._width = rows, width
+
+    def _pad(self, rows: int) -> None:
+        """Make padding of the rows from `rows` on that the last step used."""
+        if self._used <= rows:
+            return
+        for padded in (self.token_ids, self.positions):
+            padded[rows : self._used].zero_()
+        for padded in (self.slots, self.tables):
+            padded[:, rows : self._used].zero_()
+        for padded in (self.lengths, self.fresh):
+            padded[rows : self._used].fill_(1)
+        self.held[rows : self._used].fill_(self._nobodys or 0)
+        self.host_lengths[rows : self._used] = 1
 
 
 @dataclass(slots=True)
@@ -125,7 +153,8 @@ class FixedForward(GraphedForward):
         self._layers = list(rows.layers)
         groups, max_rows, columns = rows.block_tables.shape
         self._limits = StepShape(max_rows, max_rows, 1, rows.width - 1)
-        self._memory = _Memory(groups, max_rows, columns, rows.device)
+        nobodys = len(rows.states[0].memory) - 1 if rows.states else None  # as `StatePlan.padding` says
+        self._memory = _Memory(groups, max_rows, columns, rows.device, nobodys)
         self._views: list[BatchView] = []  # of the step that was planned last, one of each group
         self._steps: dict[StepShape, _FixedStep] = {}  # smallest first, where the facet names sizes
         self._chosen: _FixedStep | None = None
@@ -179,6 +208,7 @@ class FixedForward(GraphedForward):
 
     def _captured(self, shape: StepShape) -> _FixedStep:
         rows, size = shape.num_rows, self._block_size
+        self._memory.clear()  # a capture may run the forward pass, any number of times
         views = [self._memory.view(shape, size, group, layers) for group, layers in enumerate(self._layers)]
         with blamed(self._owners.attention, "fixed_plan()"):
             plans = [self._replayable.fixed_plan(shape) for _ in views]
@@ -190,6 +220,7 @@ class FixedForward(GraphedForward):
             plans=plans,
             batch=views[0],
             logit_indices=self._memory.positions[:0],
+            states=self._memory.states(rows),
         )
         with blamed(self._owners.platform, "capture()"):
             graph = self._capture(inputs)

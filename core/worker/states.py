@@ -35,6 +35,7 @@ class StatePlan:
         row_bytes: Of all states of one request.
         snapshots: Slots for snapshots.
         room: Snapshots that memory has room for.
+        padding: Slots behind all others that are nobody's: one where graphs run steps with rows of padding.
         note: What else the start-up table says.
     """
 
@@ -44,11 +45,17 @@ class StatePlan:
     snapshots: int = 0
     room: int = 0
     note: str = ""
+    padding: int = 0
 
     @property
     def num_bytes(self) -> int:
         """Bytes of all slots."""
-        return (self.rows + self.snapshots) * self.row_bytes
+        return self.slots * self.row_bytes
+
+    @property
+    def slots(self) -> int:
+        """How many there are."""
+        return self.rows + self.snapshots + self.padding
 
     def with_snapshots(self, config: EngineConfig, tokens: int) -> StatePlan:
         """Return the plan with as many snapshots as a KV cache of so many `tokens` has intervals, or as fit."""
@@ -65,7 +72,7 @@ class StatePlan:
         """Make the memory and bind every state to its own. Arguments as of `CachePlan.allocate`."""
         with torch.inference_mode(False):
             for state in self.states:
-                state.memory = zeros((self.rows + self.snapshots, *state.shape), state.dtype, device, apart=apart)
+                state.memory = zeros((self.slots, *state.shape), state.dtype, device, apart=apart)
 
     def describe(self) -> str:
         """Return one line for the start-up table; empty for a model without states."""
@@ -96,13 +103,14 @@ def _without_snapshots(config: EngineConfig) -> str:
 
 
 def plan_states(
-    config: EngineConfig, states: Sequence[StateMemory], memory: MemorySnapshot, *, unread: int = 0
+    config: EngineConfig, states: Sequence[StateMemory], memory: MemorySnapshot, *, unread: int = 0, padding: int = 0
 ) -> StatePlan:
     """Decide for how many rows there is memory: for all that may run, or as many as fit into half of what is free.
 
     Args:
         memory: As it is now; with a `peak`, of what is left beside that.
         unread: Bytes that weights will take, which are not read yet.
+        padding: As of `StatePlan`.
 
     Raises:
         EngineError: CORE-E127, not even one row fits.
@@ -113,12 +121,13 @@ def plan_states(
         return StatePlan((), wanted, 0)
     free = max(0, memory.total - memory.peak if memory.peak else memory.free - unread)
     usable = free * config.options.kv.memory_fraction
-    fitting = int(usable * MOST) // row_bytes
-    if not fitting:
+    fitting = int(usable * MOST) // row_bytes - padding
+    if fitting < 1:
         raise EngineError(
             "CORE-E127",
             f"The recurrent states of one request take {gib(row_bytes)}, and {gib(free)} of memory is free for them "
             "and for keys and values.",
             hint="Raise --memory-fraction, or use a machine with more memory.",
         )
-    return StatePlan(states, min(wanted, fitting), row_bytes, room=int(usable * MOST_SNAPSHOTS) // row_bytes)
+    room = int(usable * MOST_SNAPSHOTS) // row_bytes
+    return StatePlan(states, min(wanted, fitting), row_bytes, room=room, padding=padding)

@@ -23,7 +23,7 @@ from core.plugins.handed import QUEUE, STREAM, Handed
 from core.tasks import worker_half
 from core.trim import trim
 from core.worker.assembly import bind_worker_halves, check_taps, joined_calls, worker_stages
-from core.worker.capture import graphs_for
+from core.worker.capture import graphs_for, pads
 from core.worker.graphs import GraphedForward
 from core.worker.guarded import GuardedBackend, GuardedModel
 from core.worker.kvcache import CachePlan, plan_cache, small_cache
@@ -196,13 +196,13 @@ class Worker:
         self._task.check(self._config, loaded)
         check_taps(self._active, loaded.taps, loaded.owners.model)
         memory, weights = self._platform.memory(), loaded.weight_bytes
-        states = plan_states(self._config, loaded.states, memory, unread=weights)
+        states = plan_states(self._config, loaded.states, memory, unread=weights, padding=self._padding)
         plan_cache(self._config, loaded, self._active, memory, unread=weights + states.num_bytes)
 
     def _allocate(self, device: torch.device) -> list[Tensor]:
         """Size the cache, allocate it, and bind each layer to its part."""
         memory = self._platform.memory()
-        self._states = plan_states(self._config, self._loaded.states, memory)
+        self._states = plan_states(self._config, self._loaded.states, memory, padding=self._padding)
         self._narrow(self._states)
         self._cache = plan_cache(self._config, self._loaded, self._active, memory, unread=self._states.num_bytes)
         if self._states.states:
@@ -221,9 +221,15 @@ class Worker:
         self._loaded.prepare(longest)
         self._platform.mark_memory()
         self._cache = small_cache(config, self._loaded, MEASURED_BLOCKS + 1)
-        StatePlan(self._loaded.states, rows, 0).allocate(device, apart=self._transfers.apart)
+        plan = StatePlan(self._loaded.states, rows, 0, padding=self._padding)
+        plan.allocate(device, apart=self._transfers.apart)
         runner = self._make_runner(self._cache.allocate(device, apart=self._transfers.apart), device)
         runner.execute(widest_step(config.step_tokens, rows, longest, size, MEASURED_BLOCKS))
+
+    @property
+    def _padding(self) -> int:
+        """Slots for the states of padding."""
+        return int(pads(self._platform.graphs))
 
     def _shorten(self, budget: KVBudget) -> None:
         """Lower the longest request to what the cache holds, where that was left to core."""

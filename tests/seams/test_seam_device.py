@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -52,6 +54,21 @@ def answers(llm):
         + [value.logprob for step in (out.prompt_logprobs or []) if step for value in step.values()]
         for out in found
     ]
+
+
+FAMILIES = Path(__file__).parents[2] / "plugins" / "models"
+RECURRENT = {"qwen3_5": "qwen_next", "recurrent_gemma": "gemma", "mamba": "mamba"}
+"""Row -> its plugin: delta rules, decaying sums, and state spaces without any attention."""
+
+
+@pytest.fixture(params=RECURRENT)
+def remembers(request, tmp_path):
+    """A model with recurrent states."""
+    spec = spec_from_file_location("rows_of_a_family", FAMILIES / RECURRENT[request.param] / "tests" / "rows.py")
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    (row,) = [row for row in module.ROWS if row.name == request.param]
+    return str(row.write(tmp_path / row.name))
 
 
 @pytest.fixture(scope="module")
@@ -129,6 +146,26 @@ def test_steps_of_one_token_run_by_graphs_and_others_as_they_are(plugins, two):
     assert found == due and facts["graphs"] == "4 captured, of up to 6 rows"
     assert platform.graphs.captured == [6, 4, 2, 1] and set(platform.graphs.replayed) == {2}
     assert len(platform.graphs.replayed) >= 11
+
+
+@pytest.mark.covers("ATTN-11")
+def test_states_are_kept_by_graphs_beside_a_slot_of_nobody(plugins, remembers, prompt):
+    """Requests that come and go, longer prompts in pieces, prefixes with their states."""
+    plugins("fake_device")
+    prompts = [prompt(length, seed) for seed, length in enumerate((40, 1, 23, 40, 9, 5, 17, 3))]
+    engine = {**ENGINE, "num_blocks": 64, "state_interval": 16, "state_snapshots": 3}
+
+    def answered(**options):
+        with LLM(remembers, **engine, **options) as llm:
+            found = [[out.outputs[0].token_ids for out in llm.generate(prompts, TWO)] for _ in range(2)]
+            worker = llm._engine._core.loop.executor._worker
+            return found, {len(one.memory) for one in worker._loaded.states}, worker._platform
+
+    due, slots, _ = answered(platform="cpu")
+    assert slots == {6 + 3} and due[0] == due[1]
+    found, slots, platform = answered(platform="fake")
+    assert found == due and slots == {6 + 3 + 1}
+    assert platform.graphs.captured == [6, 4, 2, 1] and len(platform.graphs.replayed) > 20
 
 
 def test_a_backend_without_fixed_plans_runs_eagerly_and_says_so(plugins, two):

@@ -90,15 +90,18 @@ Isa best() {
 #endif
 }
 
+#if defined(__x86_64__)
 // Intel's processors that have AMX start a dot product of bfloat16 pairs every other cycle, and two multiply-adds in
 // each: where a virtual machine withholds AMX from it, widened weights are multiplied in little more than half the time.
 bool slow_bf16_dot_products() {
-#if defined(__x86_64__)
-  return __builtin_cpu_is("intel") && !__builtin_cpu_is("cooperlake");
-#else
-  return false;
-#endif
+  unsigned a = 7, b = 0, c = 0, d = 0;
+  __asm__ volatile("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));  // leaf 7, subleaf 0
+  constexpr unsigned float16 = 1u << 23;  // AVX-512 FP16, which came with AMX and is not withheld with it
+  return __builtin_cpu_is("intel") && (d & float16) != 0;
 }
+#else
+bool slow_bf16_dot_products() { return false; }
+#endif
 
 // The level to begin with, where nobody names one.
 Isa usual() {

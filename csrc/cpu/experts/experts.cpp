@@ -6,10 +6,11 @@
 
 namespace core {
 
-#define DECLARE(variant)                      \
-  namespace variant {                         \
-  void route(const core_route_args*);         \
-  void sum_weighed(const experts::Weighed&);  \
+#define DECLARE(variant)                                  \
+  namespace variant {                                     \
+  void route(const core_route_args*);                     \
+  void add_identities(const core_add_identities_args*);   \
+  void sum_weighed(const experts::Weighed&);              \
   }
 DECLARE(base)
 DECLARE(avx2)
@@ -20,9 +21,11 @@ DECLARE(avx512_bf16)
 #define VARIANTS(f) \
   { f(base), CORE_AVX2(f(avx2)), CORE_AVX512(f(avx512)), nullptr, CORE_AVX512_BF16(f(avx512_bf16)), nullptr }
 #define ROUTE(variant) variant::route
+#define ADD_IDENTITIES(variant) variant::add_identities
 #define SUM_WEIGHED(variant) variant::sum_weighed
 
 static const Variants<void(const core_route_args*)> kRoute = {VARIANTS(ROUTE)};
+static const Variants<void(const core_add_identities_args*)> kAddIdentities = {VARIANTS(ADD_IDENTITIES)};
 static const Variants<experts::SumWeighed> kSumWeighed = {VARIANTS(SUM_WEIGHED)};
 
 namespace experts {
@@ -32,3 +35,4 @@ SumWeighed* sum_weighed() { return kSumWeighed.pick(); }
 }  // namespace core
 
 CORE_API void core_cpu_route(const core_route_args* args) { core::kRoute.pick()(args); }
+CORE_API void core_cpu_add_identities(const core_add_identities_args* args) { core::kAddIdentities.pick()(args); }

@@ -30,9 +30,24 @@ struct core_route_args {
   int64_t group_by;  // enum core_group_by
   int64_t renormalize, threads;
   double eps, factor;
+  double cap;  // the logits become cap * tanh(logits / cap); 0: they stay
 };
 
 CORE_API void core_cpu_route(const core_route_args* args);
+
+// y[token] = out[token] + x[token] * the sum of the token's weights whose ids are `experts` or more.
+struct core_add_identities_args {
+  const void* out;       // (tokens, size), rows `out_stride` elements apart
+  const void* x;         // the same, `x_stride`
+  const float* weights;  // (tokens, top_k)
+  const int32_t* ids;    // (tokens, top_k)
+  void* y;               // (tokens, size)
+  int64_t tokens, top_k, experts, size, out_stride, x_stride;
+  int64_t dtype;  // of out, x and y: CORE_F32 or CORE_BF16
+  int64_t threads;
+};
+
+CORE_API void core_cpu_add_identities(const core_add_identities_args* args);
 
 // y[row] = x[token of row] . W[expert of row]^T + bias[expert of row], for all rows by expert.
 struct core_experts_in_args {

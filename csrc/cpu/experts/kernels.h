@@ -7,6 +7,8 @@ namespace core {
 namespace CORE_VARIANT {
 namespace {
 
+constexpr int64_t kAddGrain = 1 << 15;  // numbers that are worth a thread
+
 // ---- weighed sums --------------------------------------------------------------------------------------------------
 
 template <typename T>
@@ -31,6 +33,31 @@ void sum_tokens(const experts::Weighed& w) {
     T* y = reinterpret_cast<T*>(w.y) + token * w.y_stride;
     sum_token(w, w.rows + token * w.top_k, w.weights + token * w.top_k, y);
   }
+}
+
+// ---- identities ----------------------------------------------------------------------------------------------------
+
+template <typename T>
+void add_share(const T* out, const T* x, float share, T* y, int64_t size) {
+  int64_t i = 0;
+  for (; i + kLanes <= size; i += kLanes) store(y + i, multiply_add(load(x + i), splat(share), load(out + i)));
+  if (i == size) return;
+  vf rest = multiply_add(load_part(x + i, size - i), splat(share), load_part(out + i, size - i));
+  store_part(y + i, rest, size - i);
+}
+
+template <typename T>
+void add_identities(const core_add_identities_args& a) {
+  parallel_for(a.tokens, a.threads, ceil_div(kAddGrain, a.size), [&](int64_t begin, int64_t end) {
+    for (int64_t token = begin; token < end; ++token) {
+      float share = 0.0f;
+      for (int64_t i = token * a.top_k; i < (token + 1) * a.top_k; ++i) {
+        if (a.ids[i] >= a.experts) share += a.weights[i];
+      }
+      add_share(static_cast<const T*>(a.out) + token * a.out_stride, static_cast<const T*>(a.x) + token * a.x_stride,
+                share, static_cast<T*>(a.y) + token * a.size, a.size);
+    }
+  });
 }
 
 // ---- routing -------------------------------------------------------------------------------------------------------
@@ -125,8 +152,14 @@ void weigh(const core_route_args& a, const Scores& s, const int32_t* ids, float*
   for (int64_t i = 0; i < a.top_k; ++i) weights[i] = chosen[i] / divisor * static_cast<float>(a.factor);
 }
 
+// Caps logits softly, in place; there is room for a whole vector behind them.
+void cap_logits(float* logits, int64_t count, float cap) {
+  for (int64_t i = 0; i < count; i += kLanes) store(logits + i, tanh(load(logits + i) / cap) * cap);
+}
+
 void route_token(const core_route_args& a, int64_t token, Scores& s) {
   std::memcpy(s.scores, a.logits + token * a.stride, static_cast<size_t>(a.experts) * 4);
+  if (a.cap != 0.0) cap_logits(s.scores, a.experts, static_cast<float>(a.cap));
   if (!a.chosen_only) score(a.score, s.scores, a.experts);
   choose(a, s);
   int32_t* ids = a.ids + token * a.top_k;
@@ -142,6 +175,10 @@ void sum_weighed(const experts::Weighed& w) {
   } else {
     sum_tokens<bf16>(w);
   }
+}
+
+void add_identities(const core_add_identities_args* args) {
+  args->dtype == CORE_F32 ? add_identities<float>(*args) : add_identities<bf16>(*args);
 }
 
 void route(const core_route_args* args) {

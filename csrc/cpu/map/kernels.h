@@ -10,20 +10,6 @@ namespace {
 constexpr int64_t kTile = 256;           // elements that are widened at a time; whole vectors of every instruction set
 constexpr int64_t kTeamElements = 8192;  // a team costs about as much as this many
 
-// 2 * sigmoid(2 x) - 1 loses what is left of small numbers; there the first terms of the series are as good as float32.
-CORE_INLINE vf tanh(vf x) {
-  vf size = as_float(as_bits(x) & 0x7fffffffu), square = x * x;
-  vf p = square * -0.00886323552990220f + 0.02186948853615520f;
-  p = p * square - 0.05396825396825397f;
-  p = p * square + 0.13333333333333333f;
-  p = p * square - 0.33333333333333333f;
-  vf small = x + x * square * p;
-  vf large = 1.0f - 2.0f / (1.0f + exp(size + size));
-  large = x < 0.0f ? -large : large;
-  vf near = size < 0.3f ? small : large;
-  return x == x ? near : x;
-}
-
 CORE_INLINE vf gelu(vf x) {
   vf size = as_float(as_bits(x) & 0x7fffffffu), tail = erfc(size * 0.70710678f) * 0.5f;
   return x * (x < 0.0f ? tail : 1.0f - tail);

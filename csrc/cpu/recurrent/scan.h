@@ -19,6 +19,32 @@ CORE_INLINE vf first_lanes(vf value, int64_t count) {
   return as_float(as_bits(value) & load_bits(ones + 16 - (count < kLanes ? count : kLanes)));
 }
 
+// x[i] becomes 2^(x[i] * by[i]), which is at most 1, to 1e-7 relative; as `exp2_negative`, step by step for all.
+template <int N>
+CORE_INLINE void exp2_scaled(vf (&x)[N], const float* by) {
+#if defined(__AVX512F__)
+#define CORE_EACH _Pragma("GCC unroll 8") for (int i = 0; i < N; ++i)
+  constexpr float round = 12582912.0f;  // 1.5 * 2^23: adding it leaves the nearest integer in the low bits
+  vf n[N], p[N];
+  CORE_EACH n[i] = multiply_add(x[i], splat(by[i]), splat(round));
+  CORE_EACH n[i] = n[i] - round;
+  CORE_EACH x[i] = multiply_add(x[i], splat(by[i]), -n[i]);
+  CORE_EACH p[i] = multiply_add(x[i], splat(0.0013218672247603536f), splat(0.009671698324382305f));
+  CORE_EACH p[i] = multiply_add(p[i], x[i], splat(0.05550893023610115f));
+  CORE_EACH p[i] = multiply_add(p[i], x[i], splat(0.24022237956523895f));
+  CORE_EACH p[i] = multiply_add(p[i], x[i], splat(0.6931468844413757f));
+  CORE_EACH p[i] = multiply_add(p[i], x[i], splat(1.0f));
+  CORE_EACH {
+    __mmask16 normal = _mm512_cmp_ps_mask((__m512)n[i], (__m512)splat(-126.0f), _CMP_NLT_UQ);
+    x[i] = (vf)_mm512_maskz_scalef_ps(normal, (__m512)p[i], (__m512)n[i]);
+  }
+#undef CORE_EACH
+#else
+  CORE_UNROLL
+  for (int i = 0; i < N; ++i) x[i] = exp2_negative(x[i] * by[i]);
+#endif
+}
+
 // Some channels. Each has whole vectors: its own memory if those are full, and else copies, whose lanes behind
 // `state_dim` are 0.
 struct ScanBlock {
@@ -74,24 +100,8 @@ struct ScanBlock {
 
   // `count` channels, the first of which is number `at` of the block: a lane for each.
   CORE_INLINE vf several(float* h, const float* rate, int64_t at, int64_t count) {
+    if (size == kUsual && count == kLanes) return usual(h, rate, at);
     vf totals[kLanes] = {};
-    if (size == kUsual && count == kLanes) {
-      vf b[kUsual / kLanes], c[kUsual / kLanes];
-      CORE_UNROLL
-      for (int i = 0; i < kUsual / kLanes; ++i) {
-        b[i] = load(in + i * kLanes);
-        c[i] = load(out + i * kLanes);
-      }
-      CORE_UNROLL
-      for (int j = 0; j < kLanes; ++j) {
-        CORE_UNROLL
-        for (int i = 0; i < kUsual / kLanes; ++i) {
-          int64_t place = j * kUsual + i * kLanes;
-          totals[j] = multiply_add(advance(h + place, rate + place, at + j, b[i]), c[i], totals[j]);
-        }
-      }
-      return sums(totals);
-    }
     for (int64_t j = 0; j < count; ++j) {
       for (int64_t i = 0; i < padded; i += kLanes) {
         vf now = advance(h + j * padded + i, rate + j * padded + i, at + j, load(in + i));
@@ -103,6 +113,32 @@ struct ScanBlock {
       }
     }
     return sums(totals);
+  }
+
+  // The same of as many channels as there are lanes, whose states have the usual size.
+  CORE_INLINE vf usual(float* h, const float* rate, int64_t at) {
+    return sums_in_turn([&](int group, vf (&totals)[kSummed]) __attribute__((always_inline)) {
+      const int64_t first = group * kSummed;
+      CORE_UNROLL
+      for (int i = 0; i < kUsual / kLanes; ++i) {
+        vf now[kSummed], c = load(out + i * kLanes);
+        advance(h + first * kUsual + i * kLanes, rate + first * kUsual + i * kLanes, at + first, load(in + i * kLanes), now);
+        CORE_UNROLL
+        for (int j = 0; j < kSummed; ++j) totals[j] = i == 0 ? now[j] * c : multiply_add(now[j], c, totals[j]);
+      }
+    });
+  }
+
+  // A vector of the state of each of several channels from `at` on, and a token.
+  CORE_INLINE void advance(float* h, const float* rate, int64_t at, vf b, vf (&now)[kSummed]) {
+    vf decays[kSummed];
+    CORE_UNROLL
+    for (int j = 0; j < kSummed; ++j) decays[j] = load(rate + j * kUsual);
+    exp2_scaled(decays, scale + at);
+    CORE_UNROLL
+    for (int j = 0; j < kSummed; ++j) now[j] = multiply_add(decays[j], load(h + j * kUsual), b * splat(given[at + j]));
+    CORE_UNROLL
+    for (int j = 0; j < kSummed; ++j) store(h + j * kUsual, now[j]);
   }
 
   // A vector of the state of channel `at`, and a token.

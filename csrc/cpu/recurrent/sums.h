@@ -51,6 +51,34 @@ CORE_INLINE vf sums(const vf (&x)[kLanes]) {
 #endif
 }
 
+constexpr int kSummed = 4;
+
+// The same of vectors that come in turn, so that few of them are there at once: make(i, x) fills x with vectors
+// `kSummed * i` to `kSummed * i + 3`.
+template <typename Make>
+CORE_INLINE vf sums_in_turn(const Make& make) {
+#if defined(__AVX512F__)
+  __m512 quarters[4];
+  CORE_UNROLL
+  for (int i = 0; i < 4; ++i) {
+    vf x[kSummed];
+    make(i, x);
+    quarters[i] = joined_pairs(joined((__m512)x[0], (__m512)x[1]), joined((__m512)x[2], (__m512)x[3]));
+  }
+  return (vf)joined_quarters(joined_quarters(quarters[0], quarters[1]), joined_quarters(quarters[2], quarters[3]));
+#else
+  vf all[kLanes];
+  CORE_UNROLL
+  for (int i = 0; i < kLanes / kSummed; ++i) {
+    vf x[kSummed];
+    make(i, x);
+    CORE_UNROLL
+    for (int j = 0; j < kSummed; ++j) all[kSummed * i + j] = x[j];
+  }
+  return sums(all);
+#endif
+}
+
 }  // namespace
 }  // namespace CORE_VARIANT
 }  // namespace core

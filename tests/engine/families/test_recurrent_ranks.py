@@ -23,13 +23,11 @@ from core.testing.ranks import run_ranks
 TOKENS = [(7 * index * index + 3 * index + 11) % 300 for index in range(20)]
 SPECS = [one.load() for one in entry_points(group="core.models")]
 
-GATES = "a head's gates are modules of their own"
 NORM = "two groups of a norm"
 KEYS = "two heads of keys"
 WHOLE = {
-    2: {"recurrent_gemma": GATES, "recurrent_gemma_wide": GATES, "kimi_linear": "three heads"},
+    2: {"kimi_linear": "three heads"},
     4: {
-        **dict.fromkeys(("recurrent_gemma", "recurrent_gemma_wide"), GATES),
         **dict.fromkeys(("mamba2", "bamba_biased", "falcon_h1_normed", "granite_hybrid_dense"), NORM),
         **dict.fromkeys(("nemotron_h_biased", "zamba2_biased"), NORM),
         **dict.fromkeys(("qwen3_next", "qwen3_next_mixed", "qwen3_5", "qwen3_5_moe"), KEYS),

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from core_plugin_unquantized.plain import Plain
 
 from core.api import CheckpointError, QuantContext, Ranks, Routing, WeightRules
 from core.layers.builder import Builder
-from core.ops.experts import route
+from core.ops.experts import add_identities, route
 from core.testing.conformance.tools.tensors import PlainTensor
 from core.testing.ranks import run_ranks
 from core.worker.loading.fill import WeightFiller
@@ -39,11 +41,15 @@ ROUTINGS = {
     "groups by maximum": Routing(top_k=2, groups=3, top_groups=1),
     "groups by two": Routing(top_k=3, score="sigmoid", correction=True, groups=3, top_groups=2, group_by="top2"),
     "everybody": Routing(top_k=EXPERTS),
+    "capped": Routing(top_k=3, cap=1.5, factor=2.0),
+    "chosen by capped logits": Routing(top_k=2, chosen_only=True, cap=4.0),
 }
 
 
 def routed(row, correction, routing):
     """Return expert -> weight of one token's logits."""
+    if routing.cap:
+        row = torch.tensor([routing.cap * math.tanh(float(one) / routing.cap) for one in row])
     own = [torch.sigmoid(one) for one in row] if routing.score == "sigmoid" else list(row.softmax(0))
     wanted = list(row) if routing.chosen_only else own
     wanted = [float(one) + (0.0 if correction is None else float(correction[i])) for i, one in enumerate(wanted)]
@@ -99,6 +105,19 @@ def test_a_correction_is_asked_for_where_the_rule_has_one():
 def test_rules_that_nobody_can_follow(wrong):
     with pytest.raises(ValueError, match="cannot be chosen"):
         Routing(**wrong)
+
+
+def test_a_cap_is_not_negative():
+    with pytest.raises(ValueError, match=r"cap: -1\.0 is negative"):
+        Routing(top_k=1, cap=-1.0)
+
+
+def test_identities_add_what_they_are_weighed_with():
+    """Of five experts and three identities: a token of two identities, one of one, one of none."""
+    x, out = torch.tensor([[1.0, 2.0]] * 3), torch.tensor([[10.0, 20.0]] * 3)
+    weights, ids = torch.tensor([[0.5, 0.25]] * 3), torch.tensor([[5, 7], [4, 6], [0, -1]], dtype=torch.int32)
+    found = add_identities(out, x, weights, ids, 5)
+    assert found.tolist() == [[10.75, 21.5], [10.25, 20.5], [10.0, 20.0]]
 
 
 # -- experts -----------------------------------------------------------------------------------------------------------

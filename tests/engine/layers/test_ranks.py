@@ -12,7 +12,7 @@ from core_plugin_unquantized.plain import Plain
 from gguf.constants import GGMLQuantizationType
 from gguf.quants import quantize
 
-from core.api import CheckpointError, Part, QuantContext, Ranks, Stored, WeightForm, WeightRules
+from core.api import CheckpointError, Part, PluginError, QuantContext, Ranks, Stored, WeightForm, WeightRules
 from core.layers.builder import Builder
 from core.layers.linear import Embedding, Linear
 from core.layers.norm import RMSNorm
@@ -444,6 +444,45 @@ def test_the_error_of_one_rank_ends_the_others():
 def test_stars_of_renames_stand_for_one_component_each(name, due):
     renames = [("model.layers.*.mlp.experts.*.w1.", "layers.*.mlp.*.gate_proj."), ("model.", ""), ("h.*.", "*.")]
     assert NameMap(WeightRules(rename=renames), ())(name) == due
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_blocks_of_a_block_diagonal_layer_are_divided(form, size):
+    """Each of four blocks reads its own inputs; a rank has some blocks, of each part of the outputs."""
+    blocks, inputs, parts = 4, 2 * GROUP, {"first": 8, "second": 16}
+    tensors = [
+        tensor
+        for block in range(blocks)
+        for part, rows in parts.items()
+        for tensor in (*form.tensors(f"gates.{block}.{part}", rows, inputs), bias(f"gates.{block}.{part}", rows))
+    ]
+    sizes = {part: blocks * rows for part, rows in parts.items()}
+    make = lambda build: build.block_linear(blocks * inputs, sizes, "gates", blocks, bias=True, shard="out")  # noqa: E731
+    alone = [
+        built(form, lambda build, at=block: build.merged_linear(inputs, parts, f"gates.{at}", bias=True), some)
+        for block in range(blocks)
+        for some in [[one for one in tensors if one.name.startswith(f"gates.{block}.")]]
+    ]
+    x = torch.randn(3, blocks * inputs)
+    each = [layer(own).split([8, 16], dim=1) for layer, own in zip(alone, x.chunk(blocks, dim=1), strict=True)]
+    found = of_ranks(form, make, tensors, size)
+    for rank, layer in enumerate(found):
+        own = each[rank * blocks // size : (rank + 1) * blocks // size]
+        due = torch.cat([one[0] for one in own] + [one[1] for one in own], dim=1)
+        torch.testing.assert_close(layer(x.chunk(size, dim=1)[rank].contiguous()), due)
+        assert layer.splits == [32 // size, 64 // size]
+
+
+def test_a_block_diagonal_layer_says_what_does_not_fit():
+    build = Builder(Numbers(CONTEXT), None, device=CPU, dtype=torch.float32)
+    layer = build.block_linear(8, {"gate": 4}, "gates", 2)
+    with pytest.raises(PluginError, match=r"CORE-P170.*block-diagonal linear 'gates'.*tokens, 8"):
+        layer(torch.zeros(1, 4))
+    with pytest.raises(ValueError, match="are not 3 blocks"):
+        build.block_linear(8, {"gate": 6}, "others", 3)
+    divided = Builder(Numbers(CONTEXT), None, device=CPU, dtype=torch.float32, ranks=Ranks(0, 4))
+    with pytest.raises(CheckpointError, match=r"CORE-M184.*2 blocks of 'gates'"):
+        divided.block_linear(8, {"gate": 4}, "gates", 2, shard="out")
 
 
 def test_bias_of_a_divided_layer_is_left_out_where_another_rank_adds_it():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -22,6 +24,15 @@ def normal(*shape):
 def rows_of(lengths, slots, fresh):
     starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     return StateRows(torch.tensor(slots), torch.tensor(fresh, dtype=torch.int64), starts)
+
+
+class Unread(torch.Tensor):
+    """Numbers that the host does not read."""
+
+    def tolist(self):
+        raise AssertionError("the host reads a tensor of the device")
+
+    item = cpu = numpy = __bool__ = tolist
 
 
 class Conv:
@@ -168,6 +179,27 @@ def test_pieces_of_several_rows_equal_the_whole(name, data):
         torch.testing.assert_close(torch.cat(pieces), kind.whole(own), atol=1e-9, rtol=1e-9)
     unused = [slot for slot in range(SLOTS) if slot not in slots]
     assert memory[unused].isnan().all(), "a slot of nobody was written"
+
+
+@pytest.mark.covers("ATTN-11")
+@pytest.mark.parametrize("name", KINDS)
+def test_rows_of_one_token_at_once_equal_the_whole(name):
+    """As graphs run them: slots by index alone, in memory that stays, beside rows of padding."""
+    kind, total, slots, nobodys = KINDS[name](), 6, [3, 0], SLOTS - 1
+    given = [kind.arguments(total) for _ in slots]
+    memory = torch.full((SLOTS, *kind.shape), float("nan"), dtype=torch.float64)
+    rows = rows_of([1] * 4, [*slots, nobodys, nobodys], [1] * 4)
+    held, fresh = (one.as_subclass(Unread) for one in (rows.slots, rows.fresh))
+    rows = replace(rows, slots=held, fresh=fresh, twins=torch.from_numpy(rows.starts))
+    padding = kind.arguments(2)
+    found = []
+    for t in range(total):
+        step = [torch.cat([*(own[part][t : t + 1] for own in given), padding[part]]) for part in range(len(padding))]
+        found.append(kind.op(step, State(memory, rows)).as_subclass(torch.Tensor))
+        fresh[:2] = 0
+    for place, own in enumerate(given):
+        torch.testing.assert_close(torch.stack(found)[:, place], kind.whole(own), atol=1e-9, rtol=1e-9)
+    assert memory[[1, 2]].isnan().all(), "a slot of nobody was written"
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -8,10 +8,14 @@ import torch
 
 from core.api.facets import GraphFacet, StepShape
 from core.layers.guard import Owners
+from core.layers.states import StateMemory
+from core.ops.recurrent import gated_recurrence
 from core.testing.fakedevice.graphs import RecordingGraphs
 from core.testing.fakedevice.queue import LateQueue
 from core.worker.fixed import FixedForward
 from core.worker.runner import Runner
+
+MODEL_WIDTH, MAX_ROWS = 32, 6
 
 
 class WhenMet(RecordingGraphs):
@@ -28,8 +32,8 @@ class WhenMet(RecordingGraphs):
 def graphed(make_bench):
     """`graphed(facet)` -> a bench whose steps of one token a row run by the facet's graphs, and the facet."""
 
-    def make(kind=RecordingGraphs):
-        bench, facet = make_bench(), kind(LateQueue())
+    def make(kind=RecordingGraphs, change=lambda bench: bench):
+        bench, facet = change(make_bench()), kind(LateQueue())
         backend = bench.backend
         forward = FixedForward(facet, bench.model.forward, Owners(), backend, backend, bench.rows)
         bench.runner = Runner(bench.model, forward, bench.caches, bench.rows, bench.sampler, forward)
@@ -62,6 +66,64 @@ def test_padded_steps_give_the_same(make_bench, graphed, prompt, kind):
     # Prompts run as they are, and so do the steps in which one of them is.
     three = 4 if kind is RecordingGraphs else 3
     assert facet.replayed == [1, 1, three, three, three, 1, 1, 2, 2, 2, 2]
+
+
+class Remembers:
+    """A model behind whose layers each channel is a decaying sum over the tokens before."""
+
+    def __init__(self, model):
+        self._model, self.state = model, StateMemory("sums", (MODEL_WIDTH,), torch.float32)
+        self.state.memory = torch.full((MAX_ROWS + 3, MODEL_WIDTH), float("nan"))
+        self.logits = model.logits
+
+    def forward(self, step):
+        # Turned, so that a token does not call for itself again, whatever was before.
+        hidden = self._model.forward(step).roll(1, 1)
+        return gated_recurrence(hidden, torch.full_like(hidden, -0.1), self.state(step))
+
+
+def remembering(bench):
+    """Put states into a bench: those of rows, and behind them others and that of nobody."""
+    bench.model = Remembers(bench.model)
+    bench.rows.states = [bench.model.state]
+    return bench
+
+
+class Runs(WhenMet):
+    """Runs what it captures twice before, on what the memory holds, as devices do that prepare kernels so."""
+
+    def capture(self, forward, step):
+        for _ in range(2):
+            forward(step)
+        return super().capture(forward, step)
+
+
+@pytest.mark.covers("ATTN-11")
+@pytest.mark.parametrize("kind", [RecordingGraphs, WhenMet, Runs])
+def test_padded_steps_with_states_give_the_same(make_bench, graphed, prompt, kind):
+    """Padding changes nobody's state, and neither does a capture between the steps of rows that run."""
+    bench = remembering(make_bench())
+    bench.runner = Runner(bench.model, bench.backend, bench.caches, bench.rows, bench.sampler)
+    wanted = tokens(bench, prompt)
+    bench, facet, _ = graphed(kind, remembering)
+    assert tokens(bench, prompt) == wanted
+    assert facet.replayed[0] == 1 and len(facet.replayed) == 11
+    memory = bench.model.state.memory
+    assert memory[[1, 2, 5, 6, 7]].isnan().all(), "a slot of nobody was written"
+
+
+@pytest.mark.covers("ATTN-11")
+def test_states_go_on_where_graphs_are_captured_anew(make_bench, graphed, prompt):
+    bench = remembering(make_bench())
+    bench.runner = Runner(bench.model, bench.backend, bench.caches, bench.rows, bench.sampler)
+    bench.add(0, prompt(9))
+    wanted = bench.generate(0, 6)
+    bench, _, forward = graphed(Runs, remembering)
+    bench.add(0, prompt(9))
+    found = bench.generate(0, 3)
+    with torch.inference_mode():
+        forward.forget()
+    assert found + bench.generate(0, 3) == wanted
 
 
 def test_graphs_are_captured_anew_with_other_weights(graphed, prompt):

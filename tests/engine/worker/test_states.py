@@ -154,12 +154,12 @@ def test_what_cannot_follow_states_is_refused(lfm2, select, why):
         resolve(options)
 
 
-def planned(free, *, rows=8, row_bytes=1000, unread=0):
+def planned(free, *, rows=8, row_bytes=1000, unread=0, padding=0):
     config = SimpleNamespace(
         options=Options(scheduler=SchedulerOptions(max_num_seqs=rows), kv=KVOptions(memory_fraction=0.8))
     )
     memory = [StateMemory("a", (row_bytes // 4,), torch.float32)]
-    return plan_states(config, memory, MemorySnapshot(total=10**9, free=free), unread=unread)
+    return plan_states(config, memory, MemorySnapshot(total=10**9, free=free), unread=unread, padding=padding)
 
 
 def test_states_take_at_most_half_of_what_is_free():
@@ -170,6 +170,13 @@ def test_states_take_at_most_half_of_what_is_free():
         planned(2_000)
     with pytest.raises(EngineError, match="CORE-E127"):
         planned(5_000, unread=4_000)
+
+
+def test_a_slot_for_padding_is_one_row_less():
+    plan = planned(10_000, padding=1)
+    assert (plan.rows, plan.slots, plan.num_bytes) == (3, 4, 4000)
+    with pytest.raises(EngineError, match="CORE-E127"):
+        planned(3_000, padding=1)
 
 
 def test_fewer_rows_run_where_states_do_not_fit(lfm2, alone, monkeypatch, caplog):

@@ -140,6 +140,7 @@ _ROUTINGS = (
     Routing(top_k=2, score="sigmoid", correction=True, renormalize=True, eps=1e-20, factor=2.5),
     Routing(top_k=2, score="sigmoid", correction=True, groups=2, top_groups=1, group_by="top2"),
     Routing(top_k=2, groups=4, top_groups=2),
+    Routing(top_k=2, cap=1.5),
 )
 _TIE = 1e-5
 """Difference of two experts' scores that computing them otherwise may make."""
@@ -195,6 +196,22 @@ _ROUTE = OpShape(
     settle=_settle_route,
 )
 
+
+def _add_identities(make: Maker, sizes: Sizes) -> tuple[Any, ...]:
+    rows, top_k, experts = sizes["rows"], sizes["top_k"], sizes["experts"]
+    out, x = (make.activations(rows, sizes["width"]) for _ in range(2))
+    # Half as many identities as experts.
+    ids = make.indices(rows * top_k, experts + (experts + 1) // 2).int().view(rows, top_k)
+    return out, x, torch.rand(rows, top_k, generator=make.rng), ids, experts
+
+
+_ADD_IDENTITIES = OpShape(
+    {"width": _WIDTHS, "top_k": (1, 3, 12), "experts": (1, 8)},
+    _add_identities,
+    (0, 1),
+    {"rows": 512, "width": 2048, "top_k": 12, "experts": 512},
+    part=lambda arguments, begin, end: [*(one[begin:end].clone() for one in arguments[:4]), arguments[4]],
+)
 _NORM = OpShape({"size": _WIDTHS, "heads": (0, 1, 3, 8)}, _rms_norm, (0,), {"rows": 512, "size": 2048, "heads": 0})
 _ADD_NORM = OpShape({"size": _WIDTHS}, _add_rms_norm, (0, 1), {"rows": 512, "size": 2048})
 _LAYER_NORM = OpShape({"size": _WIDTHS, "biased": (0, 1)}, _layer_norm, (0,), {"rows": 512, "size": 2048, "biased": 1})
@@ -239,6 +256,7 @@ SHAPES: Mapping[str, OpShape] = types.MappingProxyType(
         "rotary": _ROTARY,
         "rotary_interleaved": _ROTARY,
         "route": _ROUTE,
+        "add_identities": _ADD_IDENTITIES,
         **RECURRENCES,
         "argmax": _ARGMAX,
         "draw": _DRAW,

@@ -155,9 +155,11 @@ def site_of(op: str, parts: int, *, bias: bool) -> LayerSite:
 
 
 def _routed(experts: int, tokens: int, rng: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Return weights and ids of two different experts for each token; a token in four has only one."""
+    """Return weights and ids of two different experts for each token; a token in four has only one: an id is
+    none, or behind the last."""
     ids = torch.rand(tokens, experts, generator=rng).argsort(-1)[:, :2].int()
     ids[::4, 1] = -1
+    ids[::8, 1] = experts + 1
     return torch.rand(tokens, 2, generator=rng), ids
 
 

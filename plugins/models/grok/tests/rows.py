@@ -37,8 +37,7 @@ _SECOND = {
 
 
 def _row(name: str, architecture: str, config: dict[str, object], save: object, **further: object) -> TinyFamily:
-    # The router is torch.
-    return TinyFamily(name, architecture, config, _grok.Grok, save, programs=False, **further)
+    return TinyFamily(name, architecture, config, _grok.Grok, save, **further)
 
 
 ROWS = [

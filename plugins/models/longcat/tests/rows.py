@@ -27,7 +27,7 @@ _LONGCAT = {
 
 def _row(name: str, **config: object) -> TinyFamily:
     values = {**_LONGCAT, **config}
-    return TinyFamily(name, "LongcatFlashForCausalLM", values, native={}, programs=False)
+    return TinyFamily(name, "LongcatFlashForCausalLM", values, native={})
 
 
 ROWS = [

@@ -224,6 +224,13 @@ def choose(logits: object = None, correction: object = None, **settings: object)
     return lambda: experts.route(scores, correction, Routing(**{"top_k": 2, **settings}))
 
 
+def identities(out: object = None, weights: object = None, ids: object = None) -> Call:
+    given, x = torch.randn(TOKENS, 64) if out is None else out, torch.randn(TOKENS, 64)
+    scales = torch.ones(TOKENS, 2) if weights is None else weights
+    numbers = torch.zeros(TOKENS, 2, dtype=torch.int32) if ids is None else ids
+    return lambda: experts.add_identities(given, x, scales, numbers, 1)
+
+
 def widen(x: object = None, ids: object = None, weight: object = PACKED, bias: object = None, y: object = None) -> Call:
     def call() -> None:
         numbers = torch.zeros(TOKENS, 2, dtype=torch.int32) if ids is None else ids
@@ -260,6 +267,11 @@ def flawed_mixtures() -> Iterator[tuple[str, Call]]:
     }.items():
         yield f"experts_in: ids {name}", widen(ids=wrong)
         yield f"experts_out: ids {name}", narrow(ids=wrong)
+        yield f"add_identities: ids {name}", identities(ids=wrong)
+    yield "add_identities: fewer rows", identities(torch.randn(TOKENS - 1, 64))
+    yield "add_identities: another width", identities(torch.randn(TOKENS, 65))
+    yield "add_identities: another dtype", identities(torch.randn(TOKENS, 64).bfloat16())
+    yield "add_identities: weights of fewer", identities(weights=torch.ones(TOKENS, 1))
     yield "experts_in: wrong width", widen(torch.randn(TOKENS, 65))
     yield "experts_in: float16", widen(torch.randn(TOKENS, 64).half())
     yield "experts_in: weights too short", widen(weight=replace(PACKED, data=PACKED.data[:, :-64]))
@@ -385,7 +397,13 @@ def main() -> None:
         for name, call in cases():
             said = outcome(call)
             print(json.dumps([name, said, all(map(torch.equal, (KV, LATENTS), before))]), flush=True)
-        mixtures = [choose(), widen(), narrow(), widen(ids=torch.full((TOKENS, 2), EXPERTS, dtype=torch.int32))]
+        mixtures = [
+            choose(),
+            identities(),
+            widen(),
+            narrow(),
+            widen(ids=torch.full((TOKENS, 2), EXPERTS, dtype=torch.int32)),
+        ]
         fits = [
             attend(),
             store(),

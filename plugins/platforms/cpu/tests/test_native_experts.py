@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from core_plugin_cpu.graphs import CAPACITIES, PaddedStep, ProgramGraph, ProgramGraphs
-from core_plugin_cpu.kernels import route, silu_and_mul
+from core_plugin_cpu.kernels import add_identities, route, silu_and_mul
 from core_plugin_cpu.manifest import CPU_EXPERTS_IN, CPU_ROUTE
 from core_plugin_cpu.native import elementwise, experts, library
 from core_plugin_cpu.native.packed import Format
@@ -18,6 +18,7 @@ from core_plugin_cpu.products.refine import experts as refine
 from core.api import KernelRequest, LayerSite, ProbeResult, ProductPlace, WeightForm
 from core.api.experts import Routing
 from core.ops.experts import ReferenceExpertsIn, ReferenceExpertsOut
+from core.ops.experts import add_identities as reference_add_identities
 from core.ops.experts import route as reference_route
 
 from .weights import (
@@ -264,6 +265,9 @@ ROUTINGS = {
     "groups by two": Routing(
         top_k=8, score="sigmoid", correction=True, groups=8, top_groups=4, group_by="top2", renormalize=True
     ),
+    "capped": Routing(top_k=2, cap=1.5),
+    "capped sigmoids, corrected": Routing(top_k=6, score="sigmoid", correction=True, renormalize=True, cap=30.0),
+    "chosen by capped logits": Routing(top_k=4, chosen_only=True, cap=8.0),
     "more than the groups have": Routing(top_k=20, groups=8, top_groups=1),
 }
 
@@ -290,6 +294,28 @@ def test_of_equal_scores_the_first_experts_are_chosen_and_none_twice(isa):
     for logits in (torch.zeros(2, 20), torch.full((2, 20), -torch.inf), torch.full((2, 20), torch.nan)):
         _, ids = route(logits, None, Routing(top_k=4))
         assert ids.tolist() == [[0, 1, 2, 3]] * 2
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize(("tokens", "size", "top_k"), [(0, 64, 2), (1, 1, 1), (5, 67, 3), (300, 256, 12)])
+def test_identities_add_what_they_are_weighed_with(isa, tokens, size, top_k, dtype):
+    out, x = (torch.randn(tokens, size + 3).to(dtype)[:, :size] for _ in range(2))
+    weight, ids = torch.rand(tokens, top_k), torch.randint(-1, 9, (tokens, top_k)).int()
+    found = add_identities(out, x, weight, ids, 5)
+    due = reference_add_identities(out.float(), x.float(), weight, ids, 5)
+    assert found.dtype is dtype
+    torch.testing.assert_close(found.float(), due, rtol=1e-6 if dtype is torch.float32 else 2**-8, atol=1e-6)
+
+
+def test_identities_refuse_what_does_not_belong_together():
+    x, weight, ids = torch.randn(3, 8), torch.rand(3, 2), torch.zeros(3, 2, dtype=torch.int32)
+    wrong = [
+        (x[:2], x, weight, ids), (x.bfloat16(), x, weight, ids), (x, x, weight[:2], ids), (x, x, weight, ids[:, :1]),
+        (x, x, weight.double(), ids), (x, x, weight, ids.long()), (x, x, weight.t().contiguous().t(), ids),
+    ]  # fmt: skip
+    for given in wrong:
+        with pytest.raises(ValueError, match="add_identities"):
+            add_identities(*given, 1)
 
 
 def test_routing_refuses_what_it_cannot_choose():

@@ -22,7 +22,8 @@ class MixtureOfExperts:
     def __init__(self, given: Mixture, build: LayerBuilder, hidden_size: int, layer: str) -> None:
         self.router = _router(given, build, hidden_size, layer)
         self.weighs_input = given.weighs_input
-        self.real = given.experts if given.identities else None
+        self.real = given.experts
+        self.add_identities = build.operation("add_identities") if given.identities else None
         prefix = given.path(layer, given.module)
         choices = given.experts + given.identities
         self.leave = build.tap("experts", prefix, given.routing.top_k, size=choices, dtype="int32")
@@ -51,10 +52,10 @@ class MixtureOfExperts:
         weights, ids = self.router(x)
         self.leave(ids)
         read = x if self.narrow is None else self.narrow(x)
-        if self.real is not None:
-            out = self._with_identities(read, weights, ids, self.real)
-        else:
-            out = self._of_weighed(read, weights, ids) if self.weighs_input else self.experts(read, weights, ids)
+        # Numbers of identities are behind those of the experts, which they add nothing to.
+        out = self._of_weighed(read, weights, ids) if self.weighs_input else self.experts(read, weights, ids)
+        if self.add_identities is not None:
+            out = self.add_identities(out, read, weights, ids, self.real)
         if self.widen is not None:
             out = self.widen(out)
         if self.shared is None:
@@ -71,12 +72,6 @@ class MixtureOfExperts:
             chosen = ids[:, place : place + 1].contiguous()
             out = out + self.experts(x * factors[:, place : place + 1], alone, chosen)
         return out
-
-    def _with_identities(self, x: Tensor, weights: Tensor, ids: Tensor, real: int) -> Tensor:
-        """Return the sum of what experts make of `x`, where ids from `real` on stand for `x` itself."""
-        passes = ids >= real
-        share = weights.masked_fill(~passes, 0.0).sum(-1, keepdim=True)
-        return self.experts(x, weights, ids.masked_fill(passes, -1)) + (x.float() * share).to(x.dtype)
 
 
 def _around(given: Mixture, build: LayerBuilder, hidden_size: int, layer: str) -> tuple[Linear | None, Linear | None]:

@@ -8,7 +8,6 @@ from typing import Any
 from core_plugin_decoder import MLP, Attention, CausalLM, Decoder, Fields, Layer, Mixture, Norm, shape_of
 
 from core.api import MOST_POSITIONS, RopeConfig, Routing
-from core_plugin_grok.router import Capped
 
 _USUAL = {
     "num_key_value_heads": 8,
@@ -130,10 +129,9 @@ def _mixture(given: Fields, experts: int, size: int, **names: Any) -> Mixture:
     return Mixture(
         experts=experts,
         size=size,
-        routing=Routing(top_k=top_k),
+        routing=Routing(top_k=top_k, cap=cap),
         activation=_activation(given),
         name="",  # what stands beside the experts is no part of their module
-        chooses=Capped(experts, top_k, cap),
         **names,
     )
 

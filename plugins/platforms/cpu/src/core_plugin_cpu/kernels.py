@@ -13,11 +13,12 @@ from core_plugin_cpu.native.elementwise import (
     rms_norm,
     rotary,
 )
-from core_plugin_cpu.native.experts import route
+from core_plugin_cpu.native.experts import add_identities, route
 from core_plugin_cpu.native.recurrent import causal_conv, gated_recurrence, linear_attention, selective_scan
 from core_plugin_cpu.native.sampling import argmax, draw
 
 __all__ = [
+    "add_identities",
     "add_layer_norm",
     "add_rms_norm",
     "argmax",

@@ -114,6 +114,7 @@ CPU_GELU_TANH_AND_MUL = _kernel("gelu_tanh_and_mul", "GeGLU (tanh) in one pass, 
 CPU_ROTARY = _kernel("rotary", "Rotary embedding in one pass, in C++")
 CPU_ROTARY_INTERLEAVED = _kernel("rotary_interleaved", "Rotary embedding of neighbours in one pass, in C++")
 CPU_ROUTE = _kernel("route", "Choice of experts in one pass, in C++", dims={"experts": DimRule(most=2048)})
+CPU_ADD_IDENTITIES = _kernel("add_identities", "Experts that only pass on what they get, in C++")
 CPU_CAUSAL_CONV = _kernel(
     "causal_conv", "Short convolutions over tokens, in C++", dims={"width": DimRule(least=2, most=16)}
 )

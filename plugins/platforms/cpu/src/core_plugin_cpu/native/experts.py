@@ -34,7 +34,13 @@ ROUTE = Entry(
     "route",
     pointers="logits correction weights ids",
     sizes="tokens experts top_k stride score chosen_only groups top_groups group_by renormalize threads",
-    numbers="eps factor",
+    numbers="eps factor cap",
+    slots={"tokens": "tokens"},
+)
+ADD_IDENTITIES = Entry(
+    "add_identities",
+    pointers="out x weights ids y",
+    sizes="tokens top_k experts size out_stride x_stride dtype threads",
     slots={"tokens": "tokens"},
 )
 EXPERTS_IN = Entry("experts_in", pointers="x w ids bias y workspace", sizes=_SIZES, slots={"tokens": "tokens"})
@@ -86,8 +92,29 @@ def route(logits: Tensor, correction: Tensor | None, routing: Routing) -> tuple[
     grouped = (routing.groups, routing.top_groups, _GROUP_BY[routing.group_by])
     kinds = (_SCORES[routing.score], int(routing.chosen_only), *grouped, int(routing.renormalize))
     stride, threads = logits.stride(0), torch.get_num_threads()
-    ROUTE(*pointers, tokens, experts, routing.top_k, stride, *kinds, threads, routing.eps, routing.factor)
+    ROUTE(*pointers, tokens, experts, routing.top_k, stride, *kinds, threads, routing.eps, routing.factor, routing.cap)
     return weights, ids
+
+
+def add_identities(out: Tensor, x: Tensor, weights: Tensor, ids: Tensor, experts: int) -> Tensor:
+    """Return `out (T, D)` and `x (T, D)` times the weights of ids from `experts` on, `weights, ids (T, k)`.
+
+    Raises:
+        ValueError: A dtype or a shape does not fit.
+    """
+    if out.dim() != 2 or out.shape != x.shape or out.dtype is not x.dtype or not (out.is_cpu and x.is_cpu):
+        raise unfit("add_identities", out=out, x=x)
+    dtype, due = code(x, "add_identities"), (len(x), ids.shape[-1])
+    fits = weights.shape == ids.shape == due and weights.dtype is torch.float32 and ids.dtype is torch.int32
+    if not fits or not _plain(weights) or not _plain(ids):
+        raise unfit(
+            "add_identities: contiguous weights (float32) and ids (int32) of each row", weights=weights, ids=ids
+        )
+    out, x = (one if one.stride(1) == 1 else one.contiguous() for one in (out, x))
+    found = torch.empty(x.shape, dtype=x.dtype)
+    sizes = (*due, experts, x.shape[1], out.stride(0), x.stride(0), dtype, torch.get_num_threads())
+    ADD_IDENTITIES(*(one.data_ptr() for one in (out, x, weights, ids, found)), *sizes)
+    return found
 
 
 def experts_in(x: Tensor, ids: Tensor, weight: PackedExperts, bias: Tensor | None, y: Tensor) -> None:
