@@ -174,7 +174,7 @@ def test_floats_of_other_schemes_are_multiplied_as_they_are_stored(plain, tmp_pa
 def test_nf4_is_multiplied_as_it_is_stored(plain, tmp_path, nested):
     """Random weights: every linear layer is taken, and tokens are those of opened weights.
 
-    These are rounded to bfloat16, the native product's are not: of other random weights, whose logits are closer, tokens
+    These are rounded to bfloat16, the native product's are not: of other weights, whose logits are closer, tokens
     differ (of the nested ones of seed 0 the native tokens are those of float32, the reference's are not).
     """
     bitsandbytes = pytest.importorskip("core_plugin_bitsandbytes.conformance")
