@@ -74,7 +74,7 @@ def _four_values(groups: Tensor) -> Codes:
     codes = _codes(groups, scales, 1, 3)
     misses = ((codes.float() - 1) * scales.float() - groups).square().sum(-1, keepdim=True)
     first = misses[0] <= misses[1]
-    return _blocks_of(torch.where(first, *codes), torch.where(first, *scales))
+    return _blocks_of(torch.where(first, codes[0], codes[1]), torch.where(first, scales[0], scales[1]))
 
 
 def _blocks_of(codes: Tensor, scales: Tensor) -> Codes:
