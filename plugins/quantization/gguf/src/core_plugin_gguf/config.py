@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from core_plugin_gguf.architecture import Architecture
     from core_plugin_gguf.header import Header, TensorInfo
+    from core_plugin_gguf.kinds import Kind
 
 _SAMPLING = {
     "temp": "temperature",
@@ -31,7 +32,7 @@ _POOLING = {1: "mean", 2: "cls", 3: "last"}
 """`gguf.PoolingType` -> the name of the way."""
 _NO_TOKEN = (-1, 2**32 - 1)
 """What converters write for a token that the model does not have."""
-_DTYPES = {GGMLQuantizationType.F32: "float32", GGMLQuantizationType.F16: "float16"}
+_DTYPES: Mapping[Kind, str] = {GGMLQuantizationType.F32: "float32", GGMLQuantizationType.F16: "float16"}
 
 
 def architecture(header: Header) -> str:
