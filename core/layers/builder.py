@@ -38,7 +38,7 @@ from core.plugins.handed import ATTENTION_LAYER, ENCODER_LAYER, LATENT_LAYER, PI
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from core.api import models as api
+    from core.api import layers as api
     from core.api.attention import AttentionBackend
     from core.api.experts import Routing
     from core.api.quantization import Format

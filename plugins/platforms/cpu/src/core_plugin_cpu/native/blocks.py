@@ -43,7 +43,7 @@ class BlockFormat:
 
 
 def scales(shared: Tensor, nested: Tensor | None) -> Tensor:
-    """Return the scales of whole panels, fields of `Codes`, as `(panels, groups, bytes)`: of every number 16 together."""
+    """Return the scales of whole panels, fields of `Codes`, as `(panels, groups, bytes)`: of a number 16 together."""
     rows, groups, _ = shared.shape
     panels = (rows // PANEL, PANEL, groups, -1)
     first = shared.reshape(panels).permute(0, 2, 3, 1).contiguous().flatten(2).view(torch.uint8)
