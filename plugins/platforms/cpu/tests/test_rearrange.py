@@ -63,3 +63,9 @@ def test_words_of_rows(dtype, rows, inputs):
     lines = expected.view(len(out), PANEL, -1, count).transpose(1, 2).contiguous().view(torch.uint8)
     assert torch.equal(out[:, : inputs // count], lines)
     assert (out[:, inputs // count :] == 255).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_a_transposed_weight_is_packed_as_its_copy(dtype):
+    weight = torch.randn(70, 33).to(dtype).T
+    assert torch.equal(packed.pack(weight).data, packed.pack(weight.contiguous()).data)

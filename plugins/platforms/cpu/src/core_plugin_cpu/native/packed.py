@@ -250,6 +250,6 @@ def panels(weight: Tensor, inputs: int, multiple: int) -> Tensor:
 def _write(weight: Tensor, inputs: int, lines: Tensor) -> None:
     """Write `weight (n, k)` to `lines (panels, lines, 16, 4)` uint8; missing inputs and rows are zeros."""
     missing = -weight.shape[1] % inputs
-    words = torch.nn.functional.pad(weight, (0, missing)) if missing else weight
+    words = torch.nn.functional.pad(weight, (0, missing)) if missing else rearrange.dense(weight)
     lines[:, words.shape[1] // inputs :] = 0
     rearrange.words(words.view(torch.uint8), lines)

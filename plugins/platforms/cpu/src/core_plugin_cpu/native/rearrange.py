@@ -23,7 +23,7 @@ def words(rows: Tensor, out: Tensor) -> None:
 
     Lines behind the last of a row are left as they are; rows that the last panel lacks are zeros.
     """
-    rows = _dense(rows)
+    rows = dense(rows)
     count = rows.shape[1] // 4
     PACK(rows.data_ptr(), out.data_ptr(), rows.shape[0], count, rows.stride(0), out[0].nbytes, _WORDS, _threads())
 
@@ -32,7 +32,7 @@ def codes(rows: Tensor, bits: int) -> Tensor:
     """Return `rows (n, blocks, 32)` of unsigned codes of 1, 2, 4, 5, 6 or 8 bits as lines `(panels, blocks, bytes)`."""
     n, blocks, inputs = rows.shape
     out = torch.empty(-(-n // PANEL), blocks, inputs // 4 * LINE * bits // 8, dtype=torch.uint8)
-    flat = _dense(rows.reshape(n, blocks * inputs))
+    flat = dense(rows.reshape(n, blocks * inputs))
     if bits == 8:
         words(flat, out.view(len(out), -1, PANEL, 4))
     else:
@@ -43,13 +43,13 @@ def codes(rows: Tensor, bits: int) -> Tensor:
 
 def file_blocks(rows: Tensor, k: int, kind: int, panel_bytes: int, out: Tensor) -> bool:
     """Pack `rows (n, bytes)` of a file's blocks with `k` values a row into `out`; return whether `kind` is known."""
-    rows = _dense(rows)
+    rows = dense(rows)
     done = PACK_BLOCKS(rows.data_ptr(), out.data_ptr(), rows.shape[0], k, rows.stride(0), panel_bytes, kind, _threads())
     return done == 0
 
 
-def _dense(rows: Tensor) -> Tensor:
-    """Return rows whose bytes follow each other."""
+def dense(rows: Tensor) -> Tensor:
+    """Return rows whose values follow each other: a transposed matrix is copied."""
     return rows if rows.stride(-1) == 1 else rows.contiguous()
 
 
