@@ -55,7 +55,7 @@ def rounded(source: Path, target: Path, store: Store, settings: Mapping[str, Any
 def nf4(module: str, weight: Tensor) -> dict[str, Tensor]:
     """Return what a bitsandbytes checkpoint has of a weight in nf4."""
     import torch
-    from core_plugin_bitsandbytes.conformance import TABLES
+    from core_plugin_bitsandbytes.state import TABLES
 
     table = TABLES["nf4"]
     blocks = weight.float().reshape(-1, _BLOCK)

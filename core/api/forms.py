@@ -28,7 +28,7 @@ class WeightForm(Record):
 
     Attributes:
         codes: Kind of the codes: `plain` (numbers in a float dtype), `int`, `float8_e4m3fn`, `float8_e5m2`, `e2m1`,
-            `nf4`, or the blocks of a file format by their own name (`gguf:Q4_K`).
+            `nf4`, `fp4` (of bitsandbytes), or the blocks of a file format by their own name (`gguf:Q4_K`).
         bits: Bits of an `int` code.
         outputs, inputs: Outputs and inputs that share a scale; 0: all of them.
         scale: Type of the scales: `float32`; `e8m0`; `e4m3`, which has a float32 for the whole part besides.
@@ -120,7 +120,7 @@ class Part:
         form: The form in which it came; other than the one that the format told of if, for instance, an update of the
             weights brings plain numbers for a model that was stored in blocks.
         codes: `(outputs, inputs)`, one code each: int8, with zero points uint8; of a float8 its dtype or uint8; of
-            `e2m1` and `nf4` uint8, 0 to 15. Of blocks of a file format `(outputs, bytes)` uint8.
+            `e2m1`, `nf4` and `fp4` uint8, 0 to 15. Of blocks of a file format `(outputs, bytes)` uint8.
         scales: `(outputs / form.outputs, inputs / form.inputs)`, rounded up, 1 where all share one: float32, or of
             another `form.scale` its dtype or uint8.
         zeros: Zero points, shaped as `scales`, in any dtype: some formats have fractions.

@@ -32,7 +32,12 @@ NF4 = (
 )
 """Values of the codes 0 to 15: quantiles of the normal distribution, as published with QLoRA."""
 
-_TABLES = {"e2m1": (*E2M1, *(-value for value in E2M1)), "nf4": NF4}
+FP4 = (0.0, 0.0052083333, 0.6666666667, 1.0, 0.3333333333, 0.5, 0.1666666667, 0.25)
+"""Values of the codes 0 to 7 of bitsandbytes' four-bit floats; bit 3 is the sign."""
+
+_TABLES = {"nf4": NF4} | {
+    name: (*values, *(-value for value in values)) for name, values in (("e2m1", E2M1), ("fp4", FP4))
+}
 _FLOATS = {"float8_e4m3fn": torch.float8_e4m3fn, "float8_e5m2": torch.float8_e5m2}
 _SCALES = {"float32": torch.float32, "e8m0": torch.uint8, "e4m3": torch.float8_e4m3fn}
 

@@ -9,6 +9,7 @@ import torch
 from core_plugin_bitsandbytes.config import reasons_against, refine
 from core_plugin_bitsandbytes.conformance import EIGHT_BITS, four_bits, samples
 from core_plugin_bitsandbytes.scheme import BitsAndBytes
+from core_plugin_bitsandbytes.state import TABLES
 
 from core.api import PLAIN, CheckpointError, LayerSite, ProbeResult, QuantContext, QuantRequest
 from core.testing.layers import sample_layer
@@ -35,7 +36,8 @@ def test_layers_compute_what_the_format_means(name, tmp_path):
         (EIGHT_BITS, 96, "int8/1xall:float32@as_is"),
         (four_bits("nf4"), 128, "nf4/1x64:float32@as_is"),
         (four_bits("nf4"), 96, "bitsandbytes:nf4@as_is"),
-        (four_bits("fp4"), 128, "bitsandbytes:fp4@as_is"),
+        (four_bits("fp4"), 128, "fp4/1x64:float32@as_is"),
+        (four_bits("fp4"), 96, "bitsandbytes:fp4@as_is"),
     ],
 )
 def test_the_form_is_core_s_where_blocks_do_not_cross_rows(config, in_features, key):
@@ -66,7 +68,7 @@ def test_what_is_not_understood_is_refused_by_name(config, named):
 
 
 def test_a_file_that_does_not_say_which_codes_of_four_bits_has_fp4():
-    assert made({"load_in_4bit": True}).form(LINEAR, "").codes == "bitsandbytes:fp4"
+    assert made({"load_in_4bit": True}).form(LINEAR, "").codes == "fp4"
 
 
 def _bytes(text):
@@ -96,6 +98,7 @@ def _bytes(text):
             _bytes('{"quant_type": "fp4", "blocksize": 0}'),
             "blocksize 0",
         ),
+        ("fp4", "weight.quant_map", TABLES["nf4"], "quant_map' is not the table of fp4"),
     ],
 )
 def test_tensors_that_contradict_the_settings_are_refused_by_name(sample, suffix, tensor, named, tmp_path):

@@ -186,7 +186,7 @@ PADDED_SIZES = {
 """A hidden size of 64 and an inner one of 96, both stored as 128."""
 
 
-@pytest.mark.covers("QUANT-11", "MOE-04")
+@pytest.mark.covers("QUANT-11", "MOE-04", "MOE-08")
 @pytest.mark.parametrize("wrong", [False, True])
 def test_experts_of_gpt_oss_may_be_padded(wrong, tmp_path):
     plain = GPT_OSS.write(tmp_path / "plain")

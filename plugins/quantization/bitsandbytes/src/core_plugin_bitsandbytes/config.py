@@ -49,8 +49,8 @@ class BitsAndBytesConfig:
         """Return the form of a layer's codes: blocks of values that cross the ends of rows are nobody else's."""
         if self.codes == "int8":
             return INT8
-        if self.codes == "nf4" and in_features % BLOCK == 0:
-            return WeightForm(codes="nf4", inputs=BLOCK)
+        if in_features % BLOCK == 0:
+            return WeightForm(codes=self.codes, inputs=BLOCK)
         return WeightForm(codes=f"bitsandbytes:{self.codes}")
 
     def quantizes(self, site: LayerSite, part: str) -> bool:

@@ -12,15 +12,7 @@ from torch import Tensor
 
 from core.api import LayerSite
 from core.testing.conformance import CheckpointSample, quantized_sample
-
-NF4 = (
-    *(-1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635),
-    *(-0.18477343022823334, -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725),
-    *(0.24611230194568634, 0.33791524171829224, 0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0),
-)
-FP4 = (0, 0.0052083333, 0.6666666667, 1, 0.3333333333, 0.5, 0.1666666667, 0.25)
-TABLES = {"nf4": torch.tensor(NF4), "fp4": torch.tensor([*FP4, *(-value for value in FP4)])}
-"""Values of codes, as the library has them."""
+from core_plugin_bitsandbytes.state import TABLES
 
 
 def _sites(inputs: int) -> tuple[LayerSite, ...]:

@@ -11,7 +11,7 @@ from core_plugin_unquantized.plain import Plain
 
 from core.api import Part, Stored
 from core_plugin_bitsandbytes.config import BLOCK, INT8, BitsAndBytesConfig, contradicted
-from core_plugin_bitsandbytes.state import STATE, State, read_state
+from core_plugin_bitsandbytes.state import MAP, STATE, TABLES, State, read_state
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -49,7 +49,7 @@ class BitsAndBytes(Plain):
         return (
             Stored("weight", _ALONE, count=-(-size // 2), whole=True),
             Stored("weight.absmax", _ALONE, count=0),
-            Stored("weight.quant_map", _ALONE, count=16),
+            Stored(MAP, _ALONE, count=16),
             Stored(f"{STATE}{self._config.codes}", _ALONE, count=0),
             *(Stored(name, _ALONE, count=0, optional=True) for name in nested),
         )
@@ -69,9 +69,11 @@ class BitsAndBytes(Plain):
             read_state(self._config.codes, tensors, dict(site.parts)[part] * site.in_features),
         )
         pairs = codes.view(dict(site.parts)[part], -1)
-        if form.codes == "nf4":
+        if form.codes == self._config.codes:  # core's own codes: blocks and table are those of the form
             if state.block != BLOCK:
                 raise contradicted(f"'{weight.name}' has blocks of {state.block} values, not {BLOCK}")
+            if not torch.allclose(state.table, TABLES[form.codes], atol=1e-4):
+                raise contradicted(f"'{tensors[MAP].name}' is not the table of {form.codes}")
             return Part(form, _high_first(pairs), state.scales.view(len(pairs), -1))
         return Part(form, pairs, decode=partial(_opened, pairs, state))
 

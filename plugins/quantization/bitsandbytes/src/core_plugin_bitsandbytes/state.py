@@ -20,6 +20,18 @@ if TYPE_CHECKING:
 STATE = "weight.quant_state.bitsandbytes__"
 """Begins the suffix of the state; the codes follow."""
 
+MAP = "weight.quant_map"
+
+_NF4 = (
+    *(-1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635),
+    *(-0.18477343022823334, -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725),
+    *(0.24611230194568634, 0.33791524171829224, 0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0),
+)
+_FP4 = (0.0, 0.0052083333, 0.6666666667, 1.0, 0.3333333333, 0.5, 0.1666666667, 0.25)
+
+TABLES = {"nf4": torch.tensor(_NF4), "fp4": torch.tensor((*_FP4, *(-value for value in _FP4)))}
+"""Values of the codes 0 to 15, as the library has them."""
+
 
 @dataclass(frozen=True, slots=True)
 class State:
@@ -43,7 +55,7 @@ def read_state(codes: str, tensors: Mapping[str, WeightTensor], size: int) -> St
         CheckpointError: CORE-M160, it is not that of such a weight, or its scales are no numbers.
     """
     said = _said(tensors[f"{STATE}{codes}"])
-    table = _numbers(tensors["weight.quant_map"])
+    table = _numbers(tensors[MAP])
     if said.get("quant_type") != codes or len(table) != 16:
         raise contradicted(f"'{tensors['weight'].name}' has a state of {said.get('quant_type')!r:.60}, not of {codes}")
     scales, wide = tensors["weight.absmax"], _size(said, "blocksize", BLOCK)
