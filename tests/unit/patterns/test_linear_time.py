@@ -62,7 +62,12 @@ MADE: dict[str, Callable[[], Iterable[Any]]] = {
 }
 """What is put together at run time: patterns as they come out."""
 
+AWQ, TORCHAO = (f"plugins/quantization/{name}/src/core_plugin_{name}/config.py" for name in ("awq", "torchao"))
 BOUNDED = {
+    f"{AWQ}: f'(?:{{name}})$'": "a checkpoint's, over its own modules' names",
+    f"{AWQ}: name": "compiled, and not matched",
+    f"{TORCHAO}: name[3:]": "a checkpoint's, over its own modules' names",
+    f"{TORCHAO}: name.removeprefix('re:') if name.startswith('re:') else ''": "compiled, and not matched",
     "core/cli/env.py: f'^{key}\\\\s*:\\\\s*(.*)$'": "over files of the system",
     "core/testing/conformance/areas/routes.py: ''.join((_part(part) for part in parts))": "over a plugin's own routes",
     "plugins/quantization/compressed_tensors/src/core_plugin_compressed_tensors/config.py: name[3:]": (
