@@ -12,8 +12,8 @@ TOKENS = {"quick": 500, "whole": 1500}
 MOST = {
     "bfloat16": 0.002,
     "int8": 0.005,
-    "fp8": 0.01,
-    "fp8, blocks of 128 x 128": 0.01,
+    "fp8": 0.03,
+    "fp8, blocks of 128 x 128": 0.04,
     "GGUF Q8_0": 0.005,
     "int4": 0.35,
 }
