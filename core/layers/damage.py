@@ -64,14 +64,14 @@ def _sound(scales: Tensor | None, kind: str) -> bool:
 
 
 def _is_damaged(tensor: WeightTensor, part: Part) -> bool:
-    """Whether a tensor, which holds fewer elements than the part has codes, holds something that is no number."""
+    """Whether a tensor beside the codes holds something that is no number."""
     if tensor.encoding != "plain":
         return False
     values = tensor.raw()
+    if values.is_floating_point() and values.dtype.itemsize > 1:
+        return not _sound(values, "float32")
     if values.numel() * 2 >= part.codes.numel():
         return False  # codes, two to a byte at most
     if values.dtype in (torch.uint8, torch.float8_e8m0fnu):
         return part.form.scale == "e8m0" and not _sound(values, "e8m0")
-    if values.dtype == torch.float8_e4m3fn:
-        return not _sound(values, "e4m3")
-    return values.is_floating_point() and not _sound(values, "float32")
+    return values.dtype == torch.float8_e4m3fn and not _sound(values, "e4m3")

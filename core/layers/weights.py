@@ -134,7 +134,10 @@ class WeightFilling:
             with blamed(group.owners[1], f"pack() of '{module}'"):
                 group.product.pack(part, index, self._params)
         except CheckpointError as error:
-            raise located(error, given.values(), module) from error
+            told = located(error, given.values(), module)
+            if told is error:
+                raise
+            raise told from error
         for tensor in given.values():
             release(tensor)
         given.clear()

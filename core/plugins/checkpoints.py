@@ -285,6 +285,9 @@ def _shape(candidate: Candidate, checkpoint: CheckpointInfo) -> ModelShape:
         for rope in shape.ropes:
             rope.require_known()
     except CheckpointError as error:  # a model plugin reads keys, and does not know of which file
-        raise error.within(checkpoint.config_file or checkpoint.path) from error
+        told = error.within(checkpoint.config_file or checkpoint.path)
+        if told is error:
+            raise
+        raise told from error
     require_fitting(checkpoint, shape)
     return shape

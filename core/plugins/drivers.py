@@ -151,9 +151,12 @@ def typed(entry: Entry, what: str, value: object, kind: type[T]) -> T:
 
 def describe(error: BaseException) -> str:
     """Return an exception as one line: what it says, its innermost cause, and where that happened."""
-    inner = error
+    inner, seen = error, {id(error)}
     while (cause := inner.__cause__ or (None if inner.__suppress_context__ else inner.__context__)) is not None:
+        if id(cause) in seen:  # somebody raised an exception from itself
+            break
         inner = cause
+        seen.add(id(cause))
     text = _line(inner)
     if inner is not error and not isinstance(error, ImportError):
         text = f"{_line(error)}, caused by {text}"

@@ -177,7 +177,10 @@ def load_model(
         owner = _owner(config.plan, _LOADERS)
         loaded.reload(_tensors(active, owner, Path(path), meter.add))
     except CheckpointError as error:  # layers do not know from which files they are filled
-        raise error.within(path) from error
+        told = error.within(path)
+        if told is error:
+            raise
+        raise told from error
     return loaded
 
 

@@ -59,7 +59,7 @@ def round_groups(weight: Tensor, size: int, *, zeros: bool) -> tuple[Tensor, Ten
     codes = torch.empty(weight.shape, dtype=torch.uint8 if zeros else torch.int8, device=weight.device)
     scales = torch.empty(rows, groups, device=weight.device)
     points = torch.empty(rows, groups, dtype=torch.uint8, device=weight.device) if zeros else None
-    step = max(1, CHUNK // columns)  # a few rows at a time: no float32 copies of all of them
+    step = max(1, CHUNK // 8 // columns)  # a few rows at a time: every candidate has float32 copies of them
     for start in range(0, rows, step):
         some = slice(start, start + step)
         values = torch.nn.functional.pad(weight[some].float(), (0, groups * size - columns)).reshape(-1, groups, size)
