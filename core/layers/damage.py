@@ -31,12 +31,16 @@ def check_scales(part: Part, tensors: Collection[WeightTensor], module: str) -> 
         module: Its path.
 
     Raises:
-        CheckpointError: CORE-M161, a scale is NaN or infinite.
+        CheckpointError: CORE-M161, a scale or a zero point is NaN or infinite.
     """
-    fixed = (part.tensor_scale, part.input_scale)
-    if _sound(part.scales, part.form.scale) and all(_sound(one, "float32") for one in fixed):
+    fractions = part.zeros if part.zeros is not None and part.zeros.is_floating_point() else None
+    fixed = (part.tensor_scale, part.input_scale, fractions)
+    sound = _sound(part.scales, part.form.scale) and all(_sound(one, "float32") for one in fixed)
+    if sound and part.decode is None:
         return
     found = [tensor.name for tensor in tensors if _is_damaged(tensor, part)]
+    if sound and not found:  # codes that only the format opens: its scales are among the tensors
+        return
     where = " and ".join(f"'{name}'" for name in found) or f"the tensors of '{module}'"
     raise CheckpointError(
         "CORE-M161",

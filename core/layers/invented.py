@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from core.api.forms import WeightForm
 
 _FLOATS = {"float8_e4m3fn": torch.float8_e4m3fn, "float8_e5m2": torch.float8_e5m2}
-_TABLES = ("e2m1", "nf4")
+_TABLES = ("e2m1", "nf4", "fp4")
 _NIBBLES = 16
 """Codes of 4-bit tables."""
 
