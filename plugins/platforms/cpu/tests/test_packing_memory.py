@@ -12,8 +12,8 @@ pytestmark = pytest.mark.skipif(not library.available(), reason=f"no native libr
 
 
 @pytest.mark.parametrize("rows", [1, PANEL, 5 * PANEL - 3])
-@pytest.mark.parametrize("kind", [Format.Q4_0, Format.Q8_0, Format.Q6_K])
-def test_blocks_are_packed_a_few_rows_at_a_time(monkeypatch, kind, rows):
+@pytest.mark.parametrize("kind", [Format.NVFP4, Format.Q1_0, Format.Q2_0])
+def test_blocks_that_torch_reads_are_packed_a_few_rows_at_a_time(monkeypatch, kind, rows):
     layout = blocks.FORMATS[kind.name]
     inputs = 512
     generator = torch.Generator().manual_seed(rows)
