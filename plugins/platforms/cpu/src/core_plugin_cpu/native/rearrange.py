@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from core_plugin_cpu.native.blocks import PANEL
 from core_plugin_cpu.native.entry import Entry
 
-PANEL = 16
 FIELDS = "n k row_bytes panel_bytes format threads"
 PACK = Entry("pack", pointers="source out", sizes=FIELDS)
 PACK_BLOCKS = Entry("pack_blocks", pointers="source out", sizes=FIELDS, result=True)
