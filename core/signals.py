@@ -55,6 +55,40 @@ def held_back(*signals: signal.Signals) -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+@contextmanager
+def put_off(*signals: signal.Signals) -> Iterator[None]:
+    """Let the first of these signals that comes in the block take effect after it, whichever thread is given it.
+
+    Unlike `held_back`, which asks the system, it also holds where other threads run. Outside the main thread, where
+    no signal takes effect, it does nothing.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    known = {number: signal.getsignal(number) for number in signals}
+    before = {number: handler for number, handler in known.items() if handler not in (signal.SIG_IGN, None)}
+    for number in before:
+        signal.signal(number, lambda number, frame: came.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for first in came[:1]:
+            signal.raise_signal(first)
+
+
+@contextmanager
+def closed_whole(runner: asyncio.Runner) -> Iterator[asyncio.Runner]:
+    """Close a runner after the block, and put signals off meanwhile: one would leave tasks of the loop's own behind."""
+    try:
+        yield runner
+    finally:
+        with put_off(*ENDING):
+            runner.close()
+
+
 def run_ended_by(runner: asyncio.Runner, work: Coroutine[Any, Any, T], *signals: signal.Signals) -> T:
     """Run a coroutine that these signals cancel, as Ctrl-C does; raise `SignalExit` when it has cleaned up.
 
@@ -157,4 +191,4 @@ def _silent_hook(
 
 def _is_no_signal(record: logging.LogRecord) -> bool:
     """Whether a record of asyncio's log tells of something else than a task that a signal ended."""
-    return record.exc_info is None or _number_of(record.exc_info[1]) is None
+    return not record.exc_info or _number_of(record.exc_info[1]) is None

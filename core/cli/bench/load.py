@@ -16,6 +16,7 @@ from core.cli.bench.http import HttpClient, HttpError
 from core.cli.bench.metrics import Record, Run
 from core.cli.bench.prompts import Prompt, as_text
 from core.cli.bench.timeline import Timeline
+from core.signals import closed_whole
 
 T = TypeVar("T")
 
@@ -81,7 +82,7 @@ def run_loop(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         import uvloop
     except ImportError:  # not available on Windows
         return asyncio.run(work())
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with closed_whole(asyncio.Runner(loop_factory=uvloop.new_event_loop)) as runner:
         return runner.run(work())
 
 

@@ -16,7 +16,7 @@ from core.cli.processes.choose import server_url
 from core.cli.talk import INTERRUPTED
 from core.config.flags import Given
 from core.config.parser import CoreParser
-from core.signals import run_ended_by
+from core.signals import closed_whole, run_ended_by
 
 if TYPE_CHECKING:
     from core.cli.run_batch.outbox import Outbox
@@ -96,7 +96,7 @@ def _answer(args: argparse.Namespace, loaded: LoadedOptions, left: list[Request]
         with ExitStack() as held:
             sender = _sender(args, loaded, held)
             progress = held.enter_context(RequestProgress(len(left)))
-            with asyncio.Runner() as runner:
+            with closed_whole(asyncio.Runner()) as runner:
                 runner.get_loop().set_exception_handler(_report)
                 run_ended_by(runner, sender.send_all(left, outbox, progress), signal.SIGTERM, signal.SIGHUP)
     except KeyboardInterrupt:

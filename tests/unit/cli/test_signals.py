@@ -11,7 +11,7 @@ import pytest
 SECONDS = 30
 HEAD = """
 import asyncio, gc, os, signal, sys, time
-from core.signals import ended_by, quietly, run_ended_by
+from core.signals import closed_whole, ended_by, quietly, run_ended_by
 signal.signal(signal.SIGINT, signal.default_int_handler)
 def me(number): signal.raise_signal(number)
 N = int(sys.argv[1])
@@ -74,6 +74,18 @@ async def main():
 def work():
     with asyncio.Runner() as runner:
         run_ended_by(runner, main(), signal.SIGTERM)
+""",
+    "while the event loop closes": """
+class Loop(asyncio.SelectorEventLoop):
+    def create_task(self, work, **more):
+        task = super().create_task(work, **more)
+        if "shutdown" in work.__qualname__: me(N)
+        return task
+async def main(): await asyncio.sleep(0)
+def work():
+    with closed_whole(asyncio.Runner(loop_factory=Loop)) as runner:
+        run_ended_by(runner, main(), signal.SIGHUP)
+    time.sleep(20)
 """,
 }
 ERRORS = """
