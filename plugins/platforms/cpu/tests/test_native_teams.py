@@ -1,0 +1,172 @@
+"""Teams of threads: how work is cut, who takes what, how often threads meet, and a thread that is held up."""
+
+import pytest
+import torch
+from core_plugin_cpu.native import elementwise, gemm, library, teams
+from core_plugin_cpu.native.gemm import GEMM, Format
+from core_plugin_cpu.native.record import record
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+pytestmark = pytest.mark.skipif(not library.available(), reason=f"no native library: {library.reason()}")
+
+PANEL = 16
+LEAST_BYTES = 64 << 10
+"""Of weights in a piece, where a share has several: half of what is aimed at, since tiles stay whole."""
+
+
+@pytest.fixture(autouse=True)
+def as_in_the_worker():
+    with torch.inference_mode():
+        yield
+
+
+@pytest.fixture
+def threads():
+    """Sets torch's compute threads, which are the native ones; undone afterwards."""
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def hold():
+    """Has a thread keep its first piece of each round until others have computed the rest of its share."""
+    yield teams.HOLD
+    teams.HOLD(-1)
+
+
+def cut(m, n, k, kind, count, x_dtype=torch.bfloat16):
+    return teams.gemm_pieces(GEMM.pack(*[0] * 7, m, n, k, k, n, gemm.CODES[x_dtype], 1, kind, count))
+
+
+def shares(pieces, count):
+    """Pieces of each thread's share, by index; a product may be worth fewer threads."""
+    each = max(1, len(pieces) // count)
+    return [pieces[first : first + each] for first in range(0, len(pieces), each)]
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(
+    m=st.one_of(st.integers(1, 40), st.integers(1, 3000)),
+    n=st.integers(1, 5000),
+    k=st.integers(1, 2000),
+    kind=st.sampled_from([Format.F32, Format.BF16, Format.W8A8, Format.Q4_0, Format.Q6_K]),
+    count=st.integers(1, 64),
+)
+def test_pieces_cover_a_product_once_for_every_number_of_threads(m, n, k, kind, count):
+    panels, left = -(-n // PANEL), 0
+    for row, row_end, panel, panel_end in cut(m, n, k, kind, count).tolist():
+        assert 0 <= row <= row_end <= m and 0 <= panel <= panel_end <= panels
+        left += (row_end - row) * (panel_end - panel)
+    assert left == m * panels, "rows or panels are missing, or there twice"
+    seen = torch.zeros(m, panels, dtype=torch.int16)
+    for row, row_end, panel, panel_end in cut(m, n, k, kind, count).tolist():
+        seen[row:row_end, panel:panel_end] += 1
+    assert (seen == 1).all()
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(
+    m=st.one_of(st.integers(1, 40), st.integers(1, 3000)),
+    n=st.integers(16, 60_000),
+    k=st.sampled_from([576, 1536, 2048, 4096]),
+    kind=st.sampled_from([Format.BF16, Format.W8A8, Format.Q4_0]),
+    count=st.integers(1, 64),
+)
+def test_shares_are_even_and_pieces_not_too_small(m, n, k, kind, count):
+    pieces = cut(m, n, k, kind, count)
+    tall, wide = pieces[:, 1] - pieces[:, 0], pieces[:, 3] - pieces[:, 2]
+    used = next(used for used in range(min(count, len(pieces)), 0, -1) if len(pieces) % used == 0)
+    each = len(pieces) // used
+    assert each <= 64
+    # A tile is up to 32 rows by 4 panels: more than one of them nobody has more to do than another.
+    widths = [int(one.sum()) for one in shares(wide, used)]
+    heights = [int(one.sum()) for one in shares(tall, used)]
+    assert max(widths) - min(widths) <= 4 * each or max(heights) - min(heights) <= 32 * each
+    if each > 1:
+        work = wide * gemm_panel_bytes(kind, k) * -(-tall // 64)
+        assert work.min() >= LEAST_BYTES or wide.min() >= 4
+
+
+def gemm_panel_bytes(kind, k):
+    from core_plugin_cpu.native import packed
+
+    return packed.panel_bytes(kind, k)
+
+
+@pytest.mark.parametrize("count", [1, 2, 4, 8, 16, 32, 64])
+def test_a_large_product_has_pieces_enough_to_take_over(count):
+    """The output projection of a small model, one row: a thread that stands still holds a small part of it."""
+    pieces = cut(1, 49152, 576, Format.BF16, count)
+    assert len(pieces) == count * (1 if count == 1 else min(64, 49152 // PANEL // count // 7))
+
+
+def program_of(rows, dtype=torch.bfloat16, kinds=(Format.BF16, Format.BF16)):
+    """Two products and what is between them, recorded for the threads that are set."""
+    x = torch.randn(rows, 576).to(dtype)
+    wide, narrow = gemm.pack(torch.randn(3072, 576).to(dtype)), gemm.pack(torch.randn(576, 1536).to(dtype))
+    head = gemm.pack(torch.randn(9000, 576).to(dtype))
+    norm = torch.rand(576).to(dtype)
+
+    def work():
+        hidden = gemm.linear(elementwise.gated(gemm.linear(x, wide), "silu"), narrow)
+        return gemm.linear(elementwise.rms_norm(hidden, norm, 1e-5), head)
+
+    program, out = record(work, x)
+    return program, out
+
+
+@pytest.mark.parametrize("rows", [1, 5, 40, 300])
+@pytest.mark.parametrize("count", [2, 3, 5, 16])
+def test_a_thread_that_stands_still_leaves_the_rest_of_its_share_to_others(isa, threads, hold, rows, count):
+    threads(count)
+    program, out = program_of(rows)
+    program.run()
+    wanted, quiet = out.clone(), teams.counts()
+    program.run()
+    usual = teams.counts() - quiet
+    for held in {1, count - 1}:
+        hold(held)
+        before = teams.counts()
+        for _ in range(3):
+            out.zero_()
+            program.run()
+            assert torch.equal(out, wanted)
+        done = teams.counts() - before
+        assert (done.rounds, done.pieces) == (3 * usual.rounds, 3 * usual.pieces), "cut otherwise"
+        assert done.stolen >= 3, "its pieces were computed by nobody else"
+
+
+@pytest.mark.parametrize("held", [1, 2])
+def test_alone_a_product_is_taken_over_too(threads, hold, held):
+    x, weight = torch.randn(3, 576), gemm.pack(torch.randn(9000, 576))
+    threads(3)
+    wanted, best = gemm.linear(x, weight), gemm.argmax(x, weight)
+    hold(held)
+    before = teams.counts()
+    assert torch.equal(gemm.linear(x, weight), wanted)
+    assert torch.equal(gemm.argmax(x, weight), best)
+    assert (teams.counts() - before).stolen > 0
+
+
+def test_the_largest_of_equals_is_the_lowest_whoever_finds_it(threads, hold):
+    weight = torch.zeros(20_000, 64)
+    weight[[37, 9000, 9001, 19_999]] = 1.0
+    packed_weight, x = gemm.pack(weight), torch.ones(3, 64)
+    threads(4)
+    for held in (-1, 1, 2, 3):
+        hold(held)
+        for _ in range(5):
+            assert gemm.argmax(x, packed_weight).tolist() == [37] * 3
+            assert gemm.argmax(-x, packed_weight).tolist() == [0] * 3
+
+
+@pytest.mark.parametrize("count", [2, 4, 64])
+def test_threads_are_waited_for_as_often_as_there_are_products_and_shared_operations(threads, count):
+    """Whatever comes: a wait is an operation's, and does not depend on how many threads there are or came."""
+    threads(count)
+    program, _ = program_of(1)
+    for _ in range(5):
+        before = teams.counts()
+        assert program.run() == (teams.counts() - before).rounds == 4, "two products, the gate and the last product"
