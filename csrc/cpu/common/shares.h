@@ -6,7 +6,6 @@
 #include "common/types.h"
 
 namespace core {
-namespace {
 
 constexpr int64_t kMostPieces = (1 << 15) - 1;  // of a round
 
@@ -37,6 +36,9 @@ class Share {
     uint64_t now = state_.load(std::memory_order_acquire);
     return round_of(now) == round && (now & kEntered) != 0;
   }
+
+  // Forgets all rounds up to this one, none of which has anything left.
+  void skip_to(uint32_t round) { state_.store(begun(round, {0, 0}), std::memory_order_release); }
 
   // Whether all of the share has been taken.
   bool empty(uint32_t round) const {
@@ -72,5 +74,4 @@ class Share {
   std::atomic<uint64_t> state_{0};
 };
 
-}  // namespace
 }  // namespace core

@@ -1,5 +1,10 @@
 """Teams of threads: how work is cut, who takes what, how often threads meet, and a thread that is held up."""
 
+import os
+import sys
+import threading
+import time
+
 import pytest
 import torch
 from core_plugin_cpu.native import elementwise, gemm, library, teams
@@ -162,11 +167,67 @@ def test_the_largest_of_equals_is_the_lowest_whoever_finds_it(threads, hold):
             assert gemm.argmax(-x, packed_weight).tolist() == [0] * 3
 
 
+def layers_of(rows, layers):
+    """The products of SmolLM2-135M's layers and what is between them, without attention; then its output projection."""
+    x = torch.randn(rows, 576).bfloat16()
+    sizes = ((960, 576), (576, 576), (3072, 576), (576, 1536))
+    qkv, out, wide, narrow = (gemm.pack(torch.randn(size).bfloat16()) for size in sizes)
+    head, norm = gemm.pack(torch.randn(9000, 576).bfloat16()), torch.rand(576).bfloat16()
+
+    def work():
+        hidden, residual = elementwise.rms_norm(x, norm, 1e-5), x
+        for _ in range(layers):
+            mixed = gemm.linear(gemm.linear(hidden, qkv)[:, :576], out)
+            hidden, residual = elementwise.add_rms_norm(mixed, residual, norm, 1e-5)
+            mixed = gemm.linear(elementwise.gated(gemm.linear(hidden, wide), "silu"), narrow)
+            hidden, residual = elementwise.add_rms_norm(mixed, residual, norm, 1e-5)
+        return gemm.linear(hidden, head)
+
+    return record(work, x, run=False)[0]
+
+
 @pytest.mark.parametrize("count", [2, 4, 64])
-def test_threads_are_waited_for_as_often_as_there_are_products_and_shared_operations(threads, count):
-    """Whatever comes: a wait is an operation's, and does not depend on how many threads there are or came."""
+def test_threads_are_waited_for_once_a_product(threads, count):
+    """Four times a layer, however many threads there are and whoever comes. To prepare many rows is one more each."""
     threads(count)
-    program, _ = program_of(1)
+    few, many = layers_of(1, 3), layers_of(32, 3)
     for _ in range(5):
         before = teams.counts()
-        assert program.run() == (teams.counts() - before).rounds == 4, "two products, the gate and the last product"
+        assert few.run() == (teams.counts() - before).rounds == 3 * 4 + 1
+        assert many.run() <= 2 * (3 * 4 + 1) + 3 * 3 + 1, "products and what they prepare, norms and gates"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_thread_that_was_made_for_a_program_ends_with_the_thread_that_ran_it(threads):
+    def work():
+        with torch.inference_mode():
+            torch.set_num_threads(3)
+            program, _ = program_of(1)
+            program.run()
+            seen.append(len(os.listdir("/proc/self/task")))
+
+    seen, before = [], len(os.listdir("/proc/self/task"))
+    for _ in range(5):
+        one = threading.Thread(target=work)
+        one.start()
+        one.join()
+    deadline = time.monotonic() + 60
+    while len(os.listdir("/proc/self/task")) > before and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert min(seen) >= before + 3, "the thread itself, and two that help it"
+    assert len(os.listdir("/proc/self/task")) <= before
+
+
+@pytest.mark.filterwarnings("ignore:.*fork")
+def test_a_child_of_a_fork_computes_with_threads_of_its_own(threads):
+    """Of its parent's threads it has only the one that forked."""
+    threads(3)
+    program, out = program_of(1)
+    program.run()
+    wanted = out.clone()
+    out.zero_()
+    child = os.fork()
+    if child == 0:
+        program.run()
+        os._exit(0 if torch.equal(out, wanted) else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -11,7 +11,7 @@ from core_plugin_cpu.native.entry import Entry
 from core_plugin_cpu.native.library import library
 
 HOLD = Entry("hold", pointers="", sizes="thread")
-"""For tests: from now on the thread keeps the first piece of its share until others have computed the rest; -1: none."""
+"""For tests: the thread keeps the first piece of its share until others have computed the rest of it; -1: none does."""
 
 
 @dataclass(frozen=True, slots=True)
