@@ -1,4 +1,4 @@
-// Teams of threads on the OpenMP runtime of the process (torch's libgomp), with any compiler.
+// Teams of threads, with any compiler.
 //
 // What an operation may count on, called alone or as part of a program:
 //
@@ -13,9 +13,11 @@
 // it takes from the ends of others'. So a thread that is slow, shares its core or has not come holds a round up by no
 // more than the piece that it is at. No body may wait for another thread.
 //
-// Called alone, the threads are those of a parallel region of its own. In a program (program.cpp) one region is around
-// all operations: its first thread runs them, the others are the crew, which waits between two rounds without leaving
-// its cores. A round is handed over in one cache line and joined with one a thread, a fraction of what a region costs. A
+// Called alone, the threads are those of the OpenMP runtime of the process (torch's libgomp), in a parallel region. A
+// program (program.cpp) has a crew: threads of our own, made for each thread that runs programs, as many as its largest
+// one asks for, and ended with it. A region ends only when all of its threads have come to its end; of a crew nobody is
+// waited for but who holds a piece. Between two rounds it waits some microseconds without leaving its cores, then
+// asleep. A round is handed over in one cache line and joined with one a thread, a fraction of what a region costs. A
 // thread that waits asks for memory that its next round will read (`Ahead`), so that memory never rests.
 #pragma once
 

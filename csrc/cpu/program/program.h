@@ -17,7 +17,7 @@ struct core_program_args {
   int64_t threads;  // most that an operation uses
 };
 
-// Runs the operations in order, all in one parallel region; see common/parallel.h. Returns how many rounds the team
+// Runs the operations in order, all with one crew; see common/parallel.h. Returns how many rounds the team
 // shared: each costs a hand-over and a join, and nothing else is waited for. A check (checks.h) that finds something ends the run: what is returned is
 // then -1 - its place among the operations.
 int64_t core_cpu_run(const core_program_args* args);
