@@ -165,7 +165,7 @@ Cut cut_of(const core_gemm_args& args, const Walk& walk, int64_t threads, const 
   if (threads == 1) return cut;
   int64_t least = cut.by_rows ? cut.row_tiles / cut.grid.rows : cut.panels / cut.grid.columns;
   int64_t bytes = args.n / kPanel * walk.call.panel_bytes / cut.grid.columns;
-  cut.each = worth(bytes, args.m / cut.grid.rows, ceil_div(least, cut.step));
+  cut.each = worth(bytes, args.m / cut.grid.rows, least / cut.step);
   return cut;
 }
 
