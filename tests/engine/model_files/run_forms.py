@@ -18,7 +18,7 @@ def in_runs(weight, kind, bits):
     if kind == "mx_fp":
         exponents = torch.frexp(largest).exponent - 1 - (2 if bits == 4 else 8)
         stored = (exponents + 127).to(torch.uint8)
-        scales = torch.ldexp(torch.ones(()), exponents)
+        scales = torch.ldexp(torch.ones(exponents.shape), exponents)
     else:
         whole = weight.abs().amax() / (448 * 6)
         stored = (largest / 6 / whole).to(torch.float8_e4m3fn)

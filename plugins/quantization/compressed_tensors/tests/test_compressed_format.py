@@ -225,3 +225,12 @@ def test_other_numbers_of_auto_round_are_refused_by_name(change, named):
     assert caught.value.code == "CORE-M160"
     verdict = refine(QuantRequest("auto-round", "cpu", "auto", config), ProbeResult(available=True))
     assert list(verdict.reasons) == reasons_against(config) != []
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, torch.inf, torch.nan])
+@pytest.mark.parametrize("name", ["weight_global_scale", "input_global_scale"])
+def test_scales_that_cannot_be_divided_by_are_refused(name, value, tmp_path):
+    sample, site = SAMPLES["NVFP4"], SAMPLES["NVFP4"].layers[2]
+    broken = redescribed(sample, {f"{site.prefix}.{name}": torch.tensor([value])})
+    with pytest.raises(CheckpointError, match=f"{name}' is .*, which is no scale"):
+        sample_layer(CompressedFormat, broken, site, tmp_path)

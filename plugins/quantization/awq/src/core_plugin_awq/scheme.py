@@ -73,9 +73,10 @@ class AWQFormat(Plain):
         size = self._config.size(site, part)
         if size is None:
             return super().read(site, part, tensors)
-        form, scales, words = form_of(size), tensors["scales"].dense(torch.float32), tensors["qweight"].raw()
+        form = form_of(size)
         if self._config.layout == "gemv_fast":
             return _fast(form, site.in_features, tensors)
+        scales, words = tensors["scales"].dense(torch.float32), tensors["qweight"].raw()
         if self._config.layout == "gemv":
             zeros, groups = codes_of_words(tensors["qzeros"].raw(), 4), -(-site.in_features // size)
             return Part(form, codes_of_words(words, 4), scales[:, :groups].contiguous(), zeros[:, :groups].contiguous())

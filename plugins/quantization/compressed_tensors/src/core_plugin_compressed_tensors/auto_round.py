@@ -22,7 +22,8 @@ def translated(given: Mapping[str, object]) -> Mapping[str, object]:
     """Return what AutoRound says of a checkpoint in the words of this format; what others say as it is."""
     if not packing_of(given):
         return given
-    groups, ignored = {}, []
+    groups: dict[str, Any] = {}
+    ignored: list[str] = []
     for name, own in own_settings(given).items():
         target = f"re:(?:{name})$"
         if own is False:

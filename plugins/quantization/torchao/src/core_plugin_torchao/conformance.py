@@ -169,7 +169,8 @@ def _tiles(each: int, size: tuple[int, int], rng: torch.Generator) -> tuple[dict
 
 def _runs(given: Mapping[str, Any], size: tuple[int, int], rng: torch.Generator) -> tuple[dict[str, Tensor], Tensor]:
     """Return runs of inputs with scales of a small type, which lie in tiles."""
-    data, whole, further = given["_data"], torch.ones(()), {}
+    data, whole = given["_data"], torch.ones(())
+    further: dict[str, Tensor] = {}
     if given["_type"] == MX:
         exponents = torch.randint(115, 122, (size[0], size[1] // 32), generator=rng).to(torch.uint8)
         scales, found = exponents.view(torch.float8_e8m0fnu), torch.pow(2.0, exponents.float() - 127)
