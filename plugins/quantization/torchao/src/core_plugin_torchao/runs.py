@@ -32,8 +32,10 @@ def mx_stored(form: WeightForm) -> Sequence[Stored]:
 
     Tiles follow each other whatever the tensor's shape, so that scales can only be taken as a whole.
     """
-    packed = {"per": (1, form.inputs), "unit": (1, form.inputs // 2)} if form.codes == "e2m1" else {}
-    return Stored(CODES, **packed), Stored(_SCALE, _ALONE, count=0, whole=True)
+    codes = Stored(CODES)
+    if form.codes == "e2m1":
+        codes = Stored(CODES, per=(1, form.inputs), unit=(1, form.inputs // 2))
+    return codes, Stored(_SCALE, _ALONE, count=0, whole=True)
 
 
 def mx_read(form: WeightForm, size: tuple[int, int], tensors: Mapping[str, WeightTensor]) -> Part:
