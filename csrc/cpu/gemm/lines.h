@@ -82,7 +82,7 @@ struct WideInt8 {
 template <typename C>
 struct WideFloat8 {
   typedef float X;
-  static constexpr int inputs = 4, rows = kRows, panels = kWide > 2 ? 2 : kWide;
+  static constexpr int inputs = 4, rows = kRows, panels = kWide;
   static constexpr bool round = false;
   static constexpr float scale = 1.0f;
   template <int M>
