@@ -1,4 +1,4 @@
-"""Metadata of distributions is read again only when it has changed: each start of an engine asks for it several times."""
+"""What metadata of distributions says, read again only when it has changed: a start of an engine asks several times."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ class Unchanged(Generic[T]):
 
     Args:
         read: Reads one; what it raises is raised, and not kept.
-        files: The files in a distribution's metadata folder that decide what it returns. Where the first is missing,
-            the others do not matter.
+        files: The files in a distribution's metadata folder that decide what it returns.
     """
 
     def __init__(self, read: Callable[[Distribution], T], files: tuple[str, ...]) -> None:
@@ -30,16 +29,11 @@ class Unchanged(Generic[T]):
         folder = getattr(dist, "_path", None)
         if not isinstance(folder, Path):  # inside an archive, or of a finder of somebody's own
             return self._read(dist)
-        stamps = self._stamps(str(folder))
+        stamps = [_stamp(f"{folder}/{name}") for name in self._files]
         kept = self._kept.get(str(folder))
         if kept is None or kept[0] != stamps:
             kept = self._kept[str(folder)] = stamps, self._read(dist)
         return kept[1]
-
-    def _stamps(self, folder: str) -> list[Stamp | None]:
-        first, *others = self._files
-        stamps = [_stamp(f"{folder}/{first}")]
-        return stamps if stamps[0] is None else stamps + [_stamp(f"{folder}/{name}") for name in others]
 
 
 def _stamp(path: str) -> Stamp | None:
