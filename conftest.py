@@ -71,6 +71,20 @@ class Lasting:
         gc.freeze()
 
 
+FIRST = (
+    *("test_in_repo_plugins.py", "test_families.py", "test_serve_restarts.py", "test_clients.py", "test_cli_chat.py"),
+    *("test_gguf_of_families.py", "test_cli_signals.py", "test_seam_participants.py", "test_serve_tools.py"),
+    *("test_serve_commands.py", "test_native_experts.py"),
+)
+"""Files that take longest begin first, so that no worker has one left when the others have ended."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Move those to the front, in this order."""
+    places = {name: place for place, name in enumerate(FIRST)}
+    items.sort(key=lambda item: places.get(item.path.name, len(FIRST)))
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Add the above."""
     config.pluginmanager.register(Lasting(), "lasting objects")
