@@ -200,14 +200,17 @@ def plainly(tiny):
     return functools.cache(lambda driver: greedy_texts(tiny, driver, overlap_depth=0)[0])
 
 
+ALONE = [{"overlap_depth": 3, "prefix_caching": False}, {"executor": "subprocess"}, {"max_num_batched_tokens": 3}]
+"""Ways to run an engine that know nothing of a driver: they are given masks."""
+
+
 @pytest.mark.covers("GRAM-02")
 @pytest.mark.parametrize(
-    "options",
+    ("driver", "options"),
     [
-        {"overlap_depth": 1},
-        {"overlap_depth": 3, "prefix_caching": False},
-        {"executor": "subprocess"},
-        {"max_num_batched_tokens": 3},
+        *((driver, {"overlap_depth": 1}) for driver in ("llguidance", "xgrammar")),
+        *(("llguidance", options) for options in ALONE),
+        *(pytest.param("xgrammar", options, marks=pytest.mark.exhaustive) for options in ALONE),
     ],
     ids=str,
 )
