@@ -44,7 +44,7 @@ class Lasting:
     """Spares the garbage collector what stays until the end: tens of thousands of tests, and the libraries.
 
     An engine that is closed has garbage collected. That takes a second in a process of tests, and a millisecond where
-    what stays is frozen.
+    what stays is frozen. `gc.get_objects` does not list it then.
     """
 
     def __init__(self) -> None:
