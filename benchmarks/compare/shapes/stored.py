@@ -15,9 +15,9 @@ def tensor_bytes(model: Path) -> dict[str, int]:
     """Return name -> bytes of every tensor of a GGUF file or of a folder of safetensors files."""
     if model.is_dir():
         return {name: size for file in sorted(model.glob("*.safetensors")) for name, size in _safetensors(file).items()}
-    import gguf
+    from core_plugin_gguf.header import Header  # the gguf package takes minutes for a large vocabulary
 
-    return {tensor.name: int(tensor.n_bytes) for tensor in gguf.GGUFReader(model).tensors}
+    return {tensor.name: tensor.num_bytes for tensor in Header(model).tensors}
 
 
 def _safetensors(file: Path) -> dict[str, int]:
