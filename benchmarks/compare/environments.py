@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -61,6 +62,8 @@ class Environments:
         Raises:
             SetupError: It cannot be made here.
         """
+        if isa and platform.machine() not in ("x86_64", "AMD64"):
+            raise SetupError(f"{isa} is a bound for x86-64, and this machine is {platform.machine()}")
         key = _key(engine, isa)
         if "error" in self.facts().get(key, {"error": ""}):
             try:

@@ -150,6 +150,8 @@ def _answers(model: Path) -> list[int]:
 
 @pytest.mark.parametrize("name", ["llama", "qwen3", "gemma3"])
 def test_shapes_are_models_in_every_form(tmp_path, tiny, name):
+    from transformers import AutoModelForCausalLM
+
     from benchmarks.compare import models
     from benchmarks.compare.cases import OFFLINE
     from benchmarks.compare.shapes import stored
@@ -166,6 +168,8 @@ def test_shapes_are_models_in_every_form(tmp_path, tiny, name):
             answers = _answers(made)
             assert len(answers) == 12 and max(answers) < 280
     assert found["bf16"] == plain
+    _, told = AutoModelForCausalLM.from_pretrained(tmp_path / f"{name}-bf16", output_loading_info=True)
+    assert not told["missing_keys"] and not told["unexpected_keys"]
     assert sum(found["gguf-bf16"].values()) > sum(plain.values())  # norms are float32
     linears = sum(size for tensor, size in plain.items() if tensor.endswith("_proj.weight"))
     for form, share in (("w8a8", 0.5), ("awq", 0.25)):

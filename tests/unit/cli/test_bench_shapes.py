@@ -199,6 +199,10 @@ def test_engines_are_told_of_the_bound(tmp_path, monkeypatch):
     from benchmarks.compare.variants import chosen
 
     made = environments.Environments(tmp_path)
+    monkeypatch.setattr(environments.platform, "machine", lambda: "aarch64")
+    with pytest.raises(environments.SetupError, match="avx2 is a bound for x86-64, and this machine is aarch64"):
+        made.get("core", "avx2")
+    monkeypatch.setattr(environments.platform, "machine", lambda: "x86_64")
     monkeypatch.setattr(environments, "run", lambda *_: "core 1.0")
     monkeypatch.setattr(environments.vllm_cpu, "make", lambda folder: None)
     for variant in chosen(["core-llama-3.2-1b@avx2", "vllm-llama-3.2-1b@avx2", "vllm-llama-3.2-1b"]):
