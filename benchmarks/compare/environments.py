@@ -97,7 +97,7 @@ class Environments:
         if engine == "llama":
             return Environment(sys.executable, llama_cpp.programs(self._folder, isa))
         programs = self._folder / "venv" / engine / "bin"
-        environ = vllm_cpu.environ(self._folder) if engine == "vllm" else {}
+        environ = vllm_cpu.environ(self._folder, isa) if engine == "vllm" else {}
         return Environment(str(programs / "python"), programs, environ)
 
     def _versions(self, engine: str, isa: str) -> dict[str, str]:

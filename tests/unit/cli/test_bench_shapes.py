@@ -208,6 +208,9 @@ def test_engines_are_told_of_the_bound(tmp_path, monkeypatch):
     for variant in chosen(["core-llama-3.2-1b@avx2", "vllm-llama-3.2-1b@avx2", "vllm-llama-3.2-1b"]):
         env = made.get(variant.engine, variant.isa)
         assert env.environ.get("CORE_CPU_ISA") == env.environ.get("ATEN_CPU_CAPABILITY") == (variant.isa or None)
+        assert env.environ.get("XDG_CACHE_HOME", "").endswith("cache-avx2") == (
+            "vllm" in variant.name and variant.isa != ""
+        )
         plan = engines.server(variant, env, engines.Given(tmp_path, 2, 300))
         assert ("run_capped.py" in " ".join(plan.command)) == (variant.name == "vllm-llama-3.2-1b@avx2")
         assert {"300MiB", str(300 << 20)} & set(plan.command)
