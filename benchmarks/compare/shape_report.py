@@ -31,7 +31,7 @@ _HEADS = {
     "decode32768": "decode behind 32,768",
 }
 _SERVED = (
-    ("output tok/s", "output_throughput", 0),
+    ("output tok/s", "output_throughput", 1),
     ("first token, ms", "median_ttft_ms", 0),
     ("99 %, ms", "p99_ttft_ms", 0),
     ("per token, ms", "median_tpot_ms", 1),

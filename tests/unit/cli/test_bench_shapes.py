@@ -270,7 +270,7 @@ def test_the_page_has_rates_shares_ratios_memory_and_the_server(store, tmp_path)
     assert "| core-llama-3.2-1b-q4_k_m | 1.25 (llama) | 1.00 (llama) | 1.00 (llama) |" in lines
     assert "| core-llama-3.2-1b-q4_k_m | 1,500 | 800 | 256 | 444 | 2.0 (1.5-2.5) | 20.0 | 250 |" in lines
     assert "| llama-llama-3.2-1b-q4_k_m | 1,500 | 800 | 256 | 444 | - | 20.0 | 250 |" in lines
-    assert "| core-llama-3.2-1b-q4_k_m | 8 | 90 | 300 | 450 | 80.0 | 99.0 | 0 |" in lines
+    assert "| core-llama-3.2-1b-q4_k_m | 8 | 90.0 | 300 | 450 | 80.0 | 99.0 | 0 |" in lines
     assert "- vllm-llama-3.2-1b-awq, offline: no such kernel" in lines
     assert "## Llama-3.2-1B, held to avx2" in lines
     assert "| core-llama-3.2-1b-q4_k_m@avx2 | 10.0, 50% |" in lines
