@@ -54,19 +54,27 @@ def written(results: Mapping[str, Mapping[str, Mapping[str, Any]]], order: Seque
 
 
 def _table(model: str, found: Mapping[str, Mapping[str, Any]], order: Sequence[str]) -> Iterator[str]:
-    measured = [(name, found[name]) for name in order if name in found and "error" not in found[name]]
+    measured = {name: found[name] for name in order if "divergence" in found.get(name, {})}
     if not measured:
         return
-    places, due = measured[0][1]["places"], measured[0][1]["due"]
+    first = next(iter(measured.values()))
     yield f"## {model}\n"
-    yield f"{places:,} tokens; the reference's perplexity is {due:.2f}.\n"
-    yield "|  | divergence | the same token | perplexity | more than the reference |"
-    yield "|---|---|---|---|---|"
-    for name, one in measured:
-        more = (one["perplexity"] / one["due"] - 1) * 100
-        told = f"{one['perplexity']:.2f} | {more:+.2f} %" if not name.startswith("llama.cpp") else "- | -"
-        yield f"| {name} | {one['divergence']:.5f} | {one['agreement']:.1%} | {told} |"
+    yield f"{first['places']:,} tokens; the reference's perplexity is {first['due']:.2f}.\n"
+    yield "|  | divergence | the same token | perplexity | more than the reference | of it by the codes |"
+    yield "|---|---|---|---|---|---|"
+    for name, one in measured.items():
+        told = f"{one['perplexity']:.2f} | {_more(one)}" if one["perplexity"] else "- | -"
+        codes = _more(one["codes"]) if "codes" in one else "-"
+        yield f"| {name} | {one['divergence']:.5f} | {one['agreement']:.1%} | {told} | {codes} |"
     yield ""
-    missing = [name for name in order if name not in dict(measured)]
-    if missing:
-        yield f"Not measured yet: {'; '.join(missing)}.\n"
+    failed = [f"{name} ({found[name]['error']})" for name in order if "error" in found.get(name, {})]
+    missing = [name for name in order if name not in found]
+    for what, names in (("Did not run", failed), ("Not measured yet", missing)):
+        if names:
+            yield f"{what}: {'; '.join(names)}.\n"
+
+
+def _more(figures: Mapping[str, Any]) -> str:
+    """Return by how much the perplexity is above the reference's, with its standard error."""
+    ratio = figures["perplexity"] / figures["due"]
+    return f"{(ratio - 1) * 100:+.2f} ± {ratio * figures['spread'] * 100:.2f} %"

@@ -37,7 +37,7 @@ def versions(folder: Path) -> dict[str, str]:
 
 
 def make(folder: Path) -> None:
-    """Build the server and the benchmark.
+    """Build the server, the benchmark, and what rounds files.
 
     Raises:
         SetupError: No source, no compiler, or a build that crashes.
@@ -77,7 +77,7 @@ def _build(folder: Path, tools: Path, source: Path, flags: list[str]) -> None:
     off = [f"-D{name}=OFF" for name in ("LLAMA_CURL", "LLAMA_OPENSSL", "LLAMA_BUILD_TESTS", "BUILD_SHARED_LIBS")]
     where = ["-S", str(source), "-B", str(build), "-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={tools / 'ninja'}"]
     run(str(tools / "cmake"), *where, "-DCMAKE_BUILD_TYPE=Release", *off, *flags)
-    run(str(tools / "ninja"), "-C", str(build), "llama-server", "llama-batched-bench")
+    run(str(tools / "ninja"), "-C", str(build), "llama-server", "llama-batched-bench", "llama-quantize")
 
 
 def _works(folder: Path) -> bool:
