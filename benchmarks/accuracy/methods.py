@@ -6,7 +6,7 @@ Each model's GGUF file is opened to float32: that is the reference, with transfo
 in its own form, and is asked for the distribution of each next token of a text that lies in the repository, in pieces
 of 256 tokens, computed as prompts; with `--codes` once more with its codes opened to float32, which tells what they
 lose from what products lose. What is found is kept in the folder of `--peers` and not measured again unless `--only`
-names it; `--write` makes the page of what is there.
+names it; `--write` makes the page of what is there (with `--models` and no name: of that alone).
 """
 
 from __future__ import annotations
@@ -229,7 +229,8 @@ def main() -> None:
     folder = peers / "accuracy"
     file = folder / "results.json"
     results: dict[str, dict[str, Any]] = json.loads(file.read_text()) if file.exists() else {}
-    for name, model in models(folder, peers).items():
+    found = models(folder, peers)
+    for name, model in found.items():
         if args.models is not None and name not in args.models:
             continue
         texts = model.texts(args.tokens)
@@ -244,7 +245,8 @@ def main() -> None:
             print(name, method.name, rows[method.name], flush=True)
             file.write_text(json.dumps(results, indent=1))
     if args.write:
-        (ROOT / "docs" / "accuracy.md").write_text(page.written(results, [method.name for method in METHODS]))
+        shown = {name: results.get(name, {}) for name in {**found, **results}}
+        (ROOT / "docs" / "accuracy.md").write_text(page.written(shown, [method.name for method in METHODS]))
 
 
 if __name__ == "__main__":

@@ -87,6 +87,7 @@ def test_the_page_shows_what_was_measured_and_what_was_not():
     assert "| llama.cpp Q4_0 | 0.10000 | 75.0% | - | - | - |" in shown
     assert "Did not run: GGUF Q6_K (no program).\n" in shown
     assert "Not measured yet: fp8.\n" in shown
+    assert "## Other\n\nNot measured yet.\n" in page.written({"Other": {}}, ["int4"])
 
 
 def test_what_takes_a_program_that_is_not_there_is_kept_as_an_error(tmp_path):
