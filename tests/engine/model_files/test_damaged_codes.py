@@ -37,13 +37,13 @@ def rewritten(path, changes):
 
 
 def broken(value):
-    """The scales with the last one no number; None for what are no scales."""
-    wrong = value.clone()
+    """The scales with one of the last line no number: its first, as lines may be filled up at their ends."""
+    wrong, place = value.clone(), (-1, *[0] * (value.dim() - 1)) if value.dim() else ()
     if value.dtype.itemsize == 1:
         wrong = wrong.view(torch.uint8)
-        wrong.view(-1)[-1] = 127 if value.dtype == torch.float8_e4m3fn else 255
+        wrong[place] = 127 if value.dtype == torch.float8_e4m3fn else 255
         return wrong.view(value.dtype)
-    wrong.view(-1)[-1] = torch.inf
+    wrong[place] = torch.inf
     return wrong
 
 

@@ -68,7 +68,7 @@ class CompressedFormat(Plain):
             name = tensors["weight_g_idx"].name
             raise contradicted(f"'{name}' tells groups beyond the {scales.shape[1]} that have scales")
         whole, fixed = tensors.get("weight_global_scale"), _input_scale(tensors)
-        tensor_scale = None if whole is None else 1 / whole.dense(torch.float32).view(())
+        tensor_scale = None if whole is None else _reciprocal(whole)
         return Part(form, _codes_of(scheme, tensors), scales, zeros, group_of, tensor_scale, fixed)
 
     def _form(self, scheme: Scheme) -> WeightForm:
@@ -140,5 +140,18 @@ def _input_scale(tensors: Mapping[str, WeightTensor]) -> Tensor | None:
     if "input_scale" in tensors:
         return tensors["input_scale"].dense(torch.float32).view(())
     if "input_global_scale" in tensors:
-        return 1 / tensors["input_global_scale"].dense(torch.float32).view(())
+        return _reciprocal(tensors["input_global_scale"])
     return None
+
+
+def _reciprocal(tensor: WeightTensor) -> Tensor:
+    """Return the scale of numbers that were multiplied with what is stored.
+
+    Raises:
+        CheckpointError: CORE-M160, it is infinite, NaN or 0: of infinity the scale would be 0, and all numbers with it.
+    """
+    factor = tensor.dense(torch.float32).view(())
+    if not bool(factor.isfinite() & (factor != 0)):
+        how = f"'{tensor.name}' holds {factor.item()}, which is no factor of a scale"
+        raise contradicted(how, hint="The checkpoint is damaged: fetch it again.")
+    return 1 / factor
