@@ -13,7 +13,14 @@ GROUP = 64
 """Inputs of a group: the customary 128 do not divide the demo model's width of 576."""
 
 AWQ = {"quant_method": "awq", "bits": 4, "group_size": GROUP, "zero_point": True, "version": "gemm"}
-GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": GROUP, "sym": True, "checkpoint_format": "gptq"}
+GPTQ = {
+    "quant_method": "gptq",
+    "bits": 4,
+    "group_size": GROUP,
+    "sym": True,
+    "desc_act": False,
+    "checkpoint_format": "gptq",
+}
 
 _AWQ_ORDER = (0, 2, 4, 6, 1, 3, 5, 7)
 _FED_ALONE = ("o_proj", "down_proj")
