@@ -160,7 +160,6 @@ def test_a_model_source_that_is_not_installed_is_named():
 @pytest.mark.parametrize(
     ("model", "code", "said"),
     [
-        ("model DeepseekV4ForCausalLM none 128 float32", "CORE-M103", "planned as core-plugin-deepseek-v4"),
         ("model BertModel none 128 float32", "CORE-M103", "`pip install core-plugin-bert`"),
         ("model AcmeForCausalLM none 128 float32", "CORE-M103", "Install a model plugin that implements it"),
         ("model LlamaForCausalLM torchao 128 float32", "CORE-P203", "`pip install core-plugin-torchao`"),
