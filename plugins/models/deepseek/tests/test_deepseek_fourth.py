@@ -20,6 +20,7 @@ from core.api import CheckpointError, ConfigError, CoreError, Ranks, State, Stat
 from core.boot import resolve
 from core.config.resolved import KVOptions, ModelOptions, Options, RuntimeOptions, SelectOptions
 from core.engine.client import open_sync
+from core.plugins.attention import block_size_of
 from core.testing.conformance.tools.decoder import Decoder, Track
 from core.testing.conformance.tools.tiny_cases import BLOCK_SIZE, TinyCase
 from core.testing.families import logits_of
@@ -217,7 +218,7 @@ def options(directory, **parts):
 
 @pytest.mark.covers("MODEL-04")
 def test_the_start_table_counts_entries_and_states(written):
-    config = options(written, kv=KVOptions(kv_memory="1MiB", block_size=8))
+    config = options(written, kv=KVOptions(kv_memory="1MiB", block_size=8, state_interval=8))
     with closing(open_sync(resolve(config).config)) as engine:
         # Layers of ratios 2, 4 and 2, and the index keys of two of them; 4 bytes each.
         token = 4 * (24 / 2 + 24 / 4 + 24 / 2 + 2 * 20 / 2)
@@ -229,7 +230,9 @@ def test_the_start_table_counts_entries_and_states(written):
 def test_blocks_hold_whole_entries(written):
     with pytest.raises(ConfigError, match=r"CORE-C122 KV blocks of 6 tokens do not suit the model.* 4"):
         resolve(options(written, kv=KVOptions(block_size=6)))
-    assert resolve(options(written)).config.block_size == 16
+    assert resolve(options(written)).config.block_size % 4 == 0
+    assert block_size_of(None, 16, shape(MAKERS)) == block_size_of(None, 128, shape(MAKERS)) == 128
+    assert block_size_of(None, 16, shape({**MAKERS, "compress_ratios": [0] * 4})) == 16
 
 
 @pytest.mark.parametrize("select", [{"drafter": "ngram"}, {"kv_connector": ["cpu_offload"]}])

@@ -61,8 +61,8 @@ def pool(lines: Tensor, bias: Tensor, positions: Tensor, state: State) -> Tensor
         out[of] = _mean(found.to(lines.dtype), seen >= 0, bias)
     for row in several(state):
         first, own = int(positions[row.begin]), lines[row.begin : row.end]
-        ends = torch.arange((ratio - 1 - first) % ratio, len(own), ratio, device=lines.device)
-        if len(ends):
+        if (begin := (ratio - 1 - first) % ratio) < len(own):
+            ends = torch.arange(begin, len(own), ratio, device=lines.device)
             line = torch.cat((before(state, row, first).to(own.dtype), own))
             places = ends[:, None] + back
             out[row.begin + ends] = _mean(line[places + span - 1], places + first >= 0, bias)
