@@ -102,9 +102,9 @@ class CompressedBench(PagedBench):
         due = attend_to_entries(row.q[layer][start:end], entries, hidden, site.scale)
         none = due[1] == -torch.inf
         require(torch.equal(found[1] == -torch.inf, none), f"{where}: -inf is due where a query sees no entry, alone")
-        due, found = [due[0], due[1].masked_fill(none, 0.0)], [found[0], found[1].masked_fill(none, 0.0)]
+        pairs = [(found[0], due[0]), (found[1].masked_fill(none, 0.0), due[1].masked_fill(none, 0.0))]
         allowed = self.geometry.tolerance(self.device)
-        for name, one, expected in zip(("an output", "a sum"), found, due, strict=True):
+        for name, (one, expected) in zip(("an output", "a sum"), pairs, strict=True):
             error = largest_difference(one, expected)
             require(error <= allowed, f"{where}: {name} is off by {error:.2g}, allowed {allowed:g}")
 

@@ -38,8 +38,8 @@ class TorchSdpaCompressed:
         for group in plan.entries.groups():
             of = group.tokens
             shape = (*group.positions.shape, *q.shape[1:])
-            chosen = None if picked is None else picked[of].view(*shape[:2], -1)
-            found, total = self._group(q[of].view(shape), kv, group, chosen)
+            chosen = None if picked is None else picked[of].reshape(*shape[:2], -1)
+            found, total = self._group(q[of].reshape(shape), kv, group, chosen)
             out[of], sums[of] = found.flatten(0, 1), total.flatten(0, 1)
         return out, sums
 
@@ -90,7 +90,8 @@ class TorchSdpaEntryPicker:
         picked = torch.full((len(q), self._site.picks), NONE, dtype=torch.int32, device=q.device)
         for group in plan.entries.groups():
             of, shape = group.tokens, group.positions.shape
-            picked[of] = self._group(q[of].unflatten(0, shape), weights[of].unflatten(0, shape), kv, group)
+            queries, own = q[of].reshape(*shape, *q.shape[1:]), weights[of].reshape(*shape, -1)
+            picked[of] = self._group(queries, own, kv, group)
         return picked
 
     def _group(self, q: Tensor, weights: Tensor, kv: Tensor, group: EntryGroup) -> Tensor:

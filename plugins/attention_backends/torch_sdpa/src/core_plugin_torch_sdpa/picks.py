@@ -33,7 +33,7 @@ class PickScores:
         """`(rows, queries, heads, key_dim)`, `(rows, queries, heads)`, `(rows, positions, key_dim)` ->
         `(rows, queries, positions)`."""
         products = q.to(self._dtype).flatten(1, 2) @ keys.transpose(1, 2)
-        met = products.mul_(self._site.scale).relu_().unflatten(1, q.shape[1:3])
+        met = products.mul_(self._site.scale).relu_().view(*q.shape[:3], -1)
         return (weights.to(self._dtype)[:, :, None] @ met)[:, :, 0]
 
     def best(self, scores: Tensor, hidden: Tensor | None) -> Tensor:

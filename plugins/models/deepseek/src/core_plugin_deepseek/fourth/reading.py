@@ -201,7 +201,7 @@ def _ropes(given: Fields) -> tuple[RopeConfig, RopeConfig]:
     share = given.number("partial_rotary_factor", given.number("qk_rope_head_dim", 64) / given.head_dim(), most=1.0)
     own = {"partial_rotary_factor": share, "rope_type": "default"}
     if "main" in stored and "compress" in stored:
-        main, compressed = (own | config_object(stored, name) for name in ("main", "compress"))
+        main, compressed = ({**own, **config_object(stored, name)} for name in ("main", "compress"))
     else:
         rule = {key: value for key, value in stored.items() if key not in ("main", "compress", "rope_theta")}
         main = own | {"rope_theta": given.number("rope_theta", 10000.0, most=1e12)}

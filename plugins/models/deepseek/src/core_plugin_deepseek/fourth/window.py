@@ -74,7 +74,7 @@ def _along(q: Tensor, line: Tensor, first: int, window: int, scale: float) -> Pa
 def _attend(q: Tensor, keys: Tensor, hidden: Tensor, scale: float) -> Part:
     """Return the part of rows: `q (rows, queries, H, D)`, `keys (rows, n, D)`, `hidden (rows, queries, n)`."""
     wide = keys.float()
-    scores = (q.float().flatten(1, 2) @ wide.transpose(1, 2)).unflatten(1, q.shape[1:3]) * scale
+    scores = (q.float().flatten(1, 2) @ wide.transpose(1, 2)).view(*q.shape[:3], -1) * scale
     scores = scores.masked_fill(hidden[:, :, None], -torch.inf)
     sums = scores.logsumexp(-1)
     shares = (scores - sums[..., None]).exp()
