@@ -71,8 +71,8 @@ install: $(VENV)/.installed
 serve: install
 	@$(BIN)/core serve --route webui $(ARGS)
 
-# Tests of one file share servers and models, so a file stays with one worker.
-PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadfile
+# Tests of one file share servers and models, so a file stays with one worker. The longest files come first.
+PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 checks: $(VENV)/.installed-test $(VENV)/.installed-js
 	@$(PAGES)

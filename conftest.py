@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import importlib.util
 import os
 import signal
@@ -33,6 +34,60 @@ os.environ.pop("COLUMNS", None)
 # A shell ignores Ctrl-C for what it starts in the background, and every process of a test would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+MANY_MODULES = 200
+"""A test that imports as many has brought a large library."""
+
+
+class Lasting:
+    """Spares the garbage collector what stays until the end: tens of thousands of tests, and the libraries.
+
+    An engine that is closed has garbage collected. That takes a second in a process of tests, and a millisecond where
+    what stays is frozen. `gc.get_objects` does not list it then.
+    """
+
+    def __init__(self) -> None:
+        self._modules, self._beside = len(sys.modules), False
+
+    def pytest_collection_finish(self) -> None:
+        """Freeze the tests."""
+        self._freeze()
+
+    @pytest.hookimpl(trylast=True)  # what the test used is gone
+    def pytest_runtest_teardown(self, item: pytest.Item, nextitem: pytest.Item | None) -> None:
+        """Freeze what came since: between files, where hardly anything else is alive, and behind a large import."""
+        if nextitem is None or nextitem.path != item.path:
+            if self._beside:
+                gc.unfreeze()  # fixtures of this file were alive when a library came
+            self._freeze()
+        elif len(sys.modules) - self._modules > MANY_MODULES:
+            self._freeze()
+            self._beside = True
+
+    def _freeze(self) -> None:
+        self._modules, self._beside = len(sys.modules), False
+        gc.collect()
+        gc.freeze()
+
+
+FIRST = (
+    *("test_in_repo_plugins.py", "test_families.py", "test_serve_restarts.py", "test_clients.py", "test_cli_chat.py"),
+    *("test_gguf_of_families.py", "test_cli_signals.py", "test_seam_participants.py", "test_serve_tools.py"),
+    *("test_serve_commands.py", "test_native_experts.py"),
+)
+"""Files that take longest begin first, so that no worker has one left when the others have ended."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Move those to the front, in this order."""
+    places = {name: place for place, name in enumerate(FIRST)}
+    items.sort(key=lambda item: places.get(item.path.name, len(FIRST)))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Add the above."""
+    config.pluginmanager.register(Lasting(), "lasting objects")
 
 
 @pytest.fixture(scope="session")

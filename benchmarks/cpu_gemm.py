@@ -18,15 +18,15 @@ from functools import partial
 
 import torch
 import torch.nn.functional as F  # noqa: N812
-from core_plugin_cpu.native import blocks, gemm, library
+from core_plugin_cpu.native import blocks, gemm, library, pack_floats
 from core_plugin_cpu.native.entry import Entry
 from core_plugin_cpu.native.gemm import Format, PackedWeight
 from core_plugin_cpu.native.program import Program
 
 SHAPES = {"qkv": (960, 576), "o": (576, 576), "gate_up": (3072, 576), "down": (576, 1536), "head": (49152, 576)}
 GROUPS = {Format.Q4_64: 64, Format.Q4_128: 128}
-FLOAT8 = {Format.E4M3: 0, Format.E4M3_128: 128, Format.E4M3_32: 32}
-"""Inputs that share a scale; 0: all."""
+FLOAT8 = {kind: (size, dtype) for dtype, kinds in pack_floats.FLOAT8.items() for size, kind in kinds.items()}
+"""How many inputs share a scale (0: all), and the codes."""
 
 COLD_BYTES = 600 << 20
 LAYERS = 30
@@ -65,8 +65,9 @@ def packed(kind: Format, n: int, k: int) -> PackedWeight:
         codes = torch.randint(0, 16, (n, k), dtype=torch.uint8)
         return gemm.pack_table(kind, codes, torch.rand(n, -(-k // 64)), 64)
     if kind in FLOAT8:
-        codes = (torch.randn(n, k) * 100).to(torch.float8_e4m3fn).view(torch.uint8)
-        return gemm.pack_float8(codes, torch.rand(n, -(-k // (FLOAT8[kind] or k))), FLOAT8[kind])
+        size, dtype = FLOAT8[kind]
+        codes = (torch.randn(n, k) * 100).to(dtype).view(torch.uint8)
+        return gemm.pack_float8(codes, torch.rand(n, -(-k // (size or k))), size, dtype)
     layout = blocks.FORMATS[kind.name]
     return gemm.pack_blocks(torch.randint(0, 100, (n, k // layout.values * layout.stored), dtype=torch.uint8), kind, k)
 

@@ -22,7 +22,7 @@ from core.api.patches import Problem
 from core.api.verdict import ProbeResult, Verdict
 from core.api.weights import CheckpointReader
 from core.config.resolved import FITTING, EngineConfig, Options
-from core.plugins.attention import choose_attention
+from core.plugins.attention import block_size_of, choose_attention
 from core.plugins.catalog import Catalogue, Entry
 from core.plugins.checkpoints import find_files, find_model, find_reader, inspect
 from core.plugins.context import context_of, short_by_default
@@ -197,7 +197,7 @@ class Resolver:
         dtype = self._dtype(base, quantization.spec(QuantSpec))
         kv_dtype = self.options.kv.concrete_dtype(dtype, demanded_kv_dtype(base.checkpoint.quantization_config))
         platform = base.platform.spec(PlatformSpec)
-        block_size = self.options.kv.block_size or platform.block_size
+        block_size = block_size_of(self.options.kv.block_size, platform.block_size, base.shape)
         task = choose_task(self.options.model, base.checkpoint, base.shape)
         if task.decodes:  # what others read may be numbers
             require_tokenizer(base.checkpoint)

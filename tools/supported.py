@@ -72,7 +72,7 @@ def page() -> str:
             "",
             "## Decoders",
             "",
-            *_decoders(models, listed["dense"], listed["reasons"]),
+            *_decoders(models, listed["dense"], listed.get("reasons", {})),
             "",
             "## Embeddings, scores and classes",
             "",

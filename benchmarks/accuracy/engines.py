@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.accuracy.figures import TOP, Distribution, Text
-from benchmarks.compare import llama_cpp
+from benchmarks.compare import engines, llama_cpp, process
+from benchmarks.compare.environments import Environments
 
 _PORT = 18734
+_MOST_SECONDS = 900.0
 
 
 def core(model: Path, texts: Sequence[Text], at_once: int, options: Mapping[str, Any]) -> list[Distribution]:
@@ -89,6 +91,20 @@ def _next(base: str, ids: Sequence[int], *, keep: bool) -> Distribution:
     with urllib.request.urlopen(request, timeout=60) as answer:
         told = json.load(answer)["completion_probabilities"][0]["top_logprobs"]
     return {one["id"]: one["logprob"] for one in told}
+
+
+def vllm(model: Path, texts: Sequence[Text], at_once: int, options: Mapping[str, Any]) -> list[Distribution]:
+    """Compute the texts as prompts by vLLM, in its own environment.
+
+    Raises:
+        SetupError, MeasurementError: It cannot be had here, or it does not run the model.
+    """
+    env = Environments(Path(options["peers"])).get("vllm")
+    spec = {"model": str(model), "top": TOP, "texts": [list(text.ids) for text in texts]}
+    command = [env.python, str(engines.RUNNERS / "ask_vllm.py"), json.dumps(spec)]
+    told = process.measure(command, env.environ, _MOST_SECONDS).result["told"]
+    rows = (one[place] for text, one in zip(texts, told, strict=True) for place in text.places)
+    return [{int(token): logprob for token, logprob in row.items()} for row in rows]
 
 
 @contextmanager

@@ -33,6 +33,7 @@ class Figures:
 
     Attributes:
         perplexity, due: Of the text, by what was found and by the reference; 0 where there is no text of its own.
+        spread: Standard error of `log(perplexity / due)` over the places.
     """
 
     divergence: float
@@ -40,6 +41,7 @@ class Figures:
     places: int
     perplexity: float = 0.0
     due: float = 0.0
+    spread: float = 0.0
 
 
 def divergence(reference: np.ndarray, found: Distribution) -> float:
@@ -67,9 +69,12 @@ def compare(
     mean, share = float(np.mean([divergence(*pair) for pair in pairs])), float(np.mean(alike))
     if text is None:
         return Figures(mean, share, len(pairs))
-    told = [(float(reference[token]), _told(one, token)) for (reference, one), token in zip(pairs, text, strict=True)]
-    due, own = (float(np.exp(-np.mean(logs))) for logs in zip(*told, strict=True))
-    return Figures(mean, share, len(pairs), own, due)
+    told = np.array(
+        [(reference[token], _told(one, token)) for (reference, one), token in zip(pairs, text, strict=True)]
+    )
+    due, own = np.exp(-told.mean(0)).tolist()
+    spread = float((told[:, 0] - told[:, 1]).std() / np.sqrt(len(told)))
+    return Figures(mean, share, len(pairs), own, due, spread)
 
 
 def _told(found: Distribution, token: int) -> float:

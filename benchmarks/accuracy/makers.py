@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.compare import four_bit, models
+from benchmarks.compare import four_bit, llama_cpp, models
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -22,6 +22,22 @@ Store = Callable[[str, "Tensor"], "dict[str, Tensor]"]
 
 _BLOCK = 64
 """Weights of a bitsandbytes block."""
+
+_QUARK = {
+    "quant_method": "quark",
+    "global_quant_config": {
+        "weight": {
+            "dtype": "fp4",
+            "is_dynamic": False,
+            "qscheme": "per_group",
+            "group_size": 32,
+            "scale_format": "e8m0",
+            "ch_axis": -1,
+        },
+        "input_tensors": None,
+    },
+    "exclude": ["lm_head"],
+}
 
 
 def opened(file: Path, target: Path) -> None:
@@ -80,6 +96,26 @@ def mxfp4(module: str, weight: Tensor) -> dict[str, Tensor]:
     return {f"{module}.weight": _pairs(codes), f"{module}.weight_scale": exponents}
 
 
+def mxfp4_searched(module: str, weight: Tensor) -> dict[str, Tensor]:
+    """Return the same with the exponent, of the specification's and the next, that has the least squared error."""
+    import torch
+    from core_plugin_cpu.products.floats import opened_scales, rounded_float4
+
+    from core.ops.products import E2M1
+    from core.ops.rounding import to_e2m1
+
+    groups = weight.float().unflatten(1, (-1, 32))
+    low = rounded_float4(weight.float(), power=True)[1]
+    errors = []
+    for exponents in (low, low + 1):
+        scales = opened_scales(exponents, "e8m0").unsqueeze(-1)
+        errors.append((to_e2m1(groups / scales) * scales - groups).square().sum(-1))
+    exponents = low + (errors[1] < errors[0])
+    values = to_e2m1(groups / opened_scales(exponents, "e8m0").unsqueeze(-1)).flatten(1)
+    codes = torch.searchsorted(torch.tensor(E2M1), values.abs()) + 8 * (values < 0)
+    return {f"{module}.weight": _pairs(codes.to(torch.uint8)), f"{module}.weight_scale": exponents}
+
+
 def nvfp4(module: str, weight: Tensor) -> dict[str, Tensor]:
     """Return what a ModelOpt checkpoint has of a weight in NVFP4."""
     import torch
@@ -113,24 +149,8 @@ STORED: Mapping[str, tuple[Store, Mapping[str, Any]]] = {
             "llm_int8_skip_modules": ["lm_head"],
         },
     ),
-    "mxfp4": (
-        mxfp4,
-        {
-            "quant_method": "quark",
-            "global_quant_config": {
-                "weight": {
-                    "dtype": "fp4",
-                    "is_dynamic": False,
-                    "qscheme": "per_group",
-                    "group_size": 32,
-                    "scale_format": "e8m0",
-                    "ch_axis": -1,
-                },
-                "input_tensors": None,
-            },
-            "exclude": ["lm_head"],
-        },
-    ),
+    "mxfp4": (mxfp4, _QUARK),
+    "mxfp4-searched": (mxfp4_searched, _QUARK),
     "nvfp4": (nvfp4, {"quant_method": "modelopt", "quant_algo": "W4A16_NVFP4", "ignore": ["lm_head"]}),
     "fp8-blocks": (
         float8,
@@ -144,15 +164,12 @@ def gguf_file(source: Path, target: Path, kind: str, peers: Path) -> None:
     """Write a GGUF file with the weights of another in a type: by the gguf package, or by llama.cpp's program.
 
     Raises:
-        FileNotFoundError: It takes llama.cpp's `llama-quantize`, which is not built.
+        SetupError: It takes llama.cpp's `llama-quantize`, which cannot be built here.
     """
     if kind in ("F32", "Q8_0", "Q4_0", "MXFP4"):
         models.rewrite(source, target, kind)
         return
-    program = peers / "llama-build" / "bin" / "llama-quantize"
-    if not program.exists():
-        raise FileNotFoundError(program)
-    subprocess.run([program, source, target, kind], check=True, capture_output=True)
+    subprocess.run([llama_cpp.quantizer(peers), source, target, kind], check=True, capture_output=True)
 
 
 def _pairs(codes: Tensor) -> Tensor:

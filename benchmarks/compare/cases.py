@@ -2,29 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 
 @dataclass(frozen=True)
 class Case:
-    """`batch` prompts of `input_len` random tokens, `output_len` greedy tokens each, end-of-sequence ignored."""
+    """`batch` prompts of `input_len` random tokens, `output_len` greedy tokens each, end-of-sequence ignored.
+
+    Attributes:
+        once: It takes minutes: it is run once, without a run before that warms up.
+        held: The prompt has been computed before, and what is timed are the tokens after the first.
+    """
 
     name: str
     title: str
     batch: int
     input_len: int
     output_len: int
+    once: bool = False
+    held: bool = False
+
+    @property
+    def fills(self) -> bool:
+        """Whether the case only fills the cache."""
+        return self.output_len == 1
 
     @property
     def tokens(self) -> int:
         """Tokens whose rate is the figure of the case: of the prompt if it only fills the cache."""
-        return self.batch * (self.input_len if self.output_len == 1 else self.output_len)
+        return self.batch * (self.input_len if self.fills else self.output_len - self.held)
+
+    @property
+    def room(self) -> int:
+        """Tokens that the KV cache holds at the end of the case."""
+        return self.batch * (self.input_len + self.output_len)
 
     @property
     def unit(self) -> str:
         """Unit of the figure."""
-        return "prompt tok/s" if self.output_len == 1 else "output tok/s"
+        return "prompt tok/s" if self.fills else "output tok/s"
 
 
 OFFLINE = (
@@ -33,11 +51,25 @@ OFFLINE = (
     Case("prefill", "(iii) prefill, 1,024 in / 1 out", 1, 1024, 1),
 )
 
+CASES: Mapping[str, tuple[Case, ...]] = {
+    "offline": OFFLINE,
+    "streams": (Case("batch8", "8 requests at once, 128 in / 128 out", 8, 128, 128),),
+    "prompts": (
+        Case("prefill512", "prefill, 512 in / 1 out", 1, 512, 1),
+        Case("prefill8192", "prefill, 8,192 in / 1 out", 1, 8192, 1, once=True),
+    ),
+    "contexts": (
+        Case("decode8192", "decode, one stream, behind 8,192 tokens, 32 out", 1, 8192, 33, once=True, held=True),
+        Case("decode32768", "decode, one stream, behind 32,768 tokens, 32 out", 1, 32768, 33, once=True, held=True),
+    ),
+}
+"""Group -> its cases, run by an engine's own script in one process."""
+
 SERVER_REQUESTS, SERVER_LENGTH, CONCURRENCIES = 32, 128, (8, 32)
 RATES = (0.5, 1.0, 2.0, 3.0, 4.0, 6.0)
 """Requests per second of the plot of throughput against latency."""
 
-GROUPS = ("offline", "startup", "server", "engine", "overhead", "rates")
+GROUPS = (*CASES, "startup", "server", "engine", "overhead", "rates")
 
 
 @dataclass(frozen=True)
@@ -46,9 +78,11 @@ class Variant:
 
     Attributes:
         model: Of `models.FORMATS`.
-        kv_mib: Size of the KV cache in the offline cases: 8,192 tokens at least, or the least the engine takes.
+        kv_mib: Size of the KV cache in the offline cases: 8,192 tokens at least, or the least the engine takes. That of
+            a shape follows from the cases.
         flags: Further flags of `core`.
         groups: What is measured of it.
+        isa: Instruction sets that the engine is held to, of `isa.CAPS`; empty: all that the processor has.
 
     A model other than the demo one is that of a shape: `model` begins with its name and a colon.
     """
@@ -61,35 +95,35 @@ class Variant:
     kv_mib: int = 192
     flags: tuple[str, ...] = ()
     groups: tuple[str, ...] = ("offline",)
+    isa: str = ""
 
     @property
     def shape(self) -> str:
         """Name of its shape, of `shapes.SHAPES`; empty for the demo model."""
         return self.model.rpartition(":")[0]
 
-    def spec(self, model: str, repeats: int, threads: int) -> dict[str, Any]:
+    @property
+    def subject(self) -> str:
+        """What it is compared on: its shape, and `@` with the instruction sets where they are bounded."""
+        return f"{self.shape}@{self.isa}" if self.isa else self.shape
+
+    def spec(self, model: str, cases: tuple[Case, ...], repeats: int, threads: int, kv_mib: int) -> dict[str, Any]:
         """Return what a runner is told."""
-        cases = [asdict(case) for case in OFFLINE]
-        own = {"dtype": self.dtype, "kv_mib": self.kv_mib, "flags": list(self.flags)}
-        return {"model": model, "cases": cases, "repeats": repeats, "threads": threads, **own}
-
-
-def _of_shape(shape: str) -> list[Variant]:
-    """Return the engines that are compared on a shape with made-up weights."""
-    bf16, four_bit = f"{shape}:gguf-bf16", f"{shape}:gguf-q4_0"
-    return [
-        Variant(f"core-{shape}", "core", "bf16", f"{shape}:bf16"),
-        Variant(f"vllm-{shape}", "vllm", "bf16", f"{shape}:bf16", kv_mib=1024),
-        Variant(f"llama-{shape}", "llama", "bf16", bf16, kv_mib=64),
-        Variant(f"core-{shape}-q4_0", "core", "4-bit", four_bit),
-        Variant(f"llama-{shape}-q4_0", "llama", "4-bit", four_bit, kv_mib=64),
-    ]
+        longest = max(2048, *(case.input_len + case.output_len for case in cases))
+        own = {"dtype": self.dtype, "kv_mib": kv_mib, "max_len": longest, "flags": list(self.flags)}
+        return {
+            "model": model,
+            "cases": [asdict(case) for case in cases],
+            "repeats": repeats,
+            "threads": threads,
+            **own,
+        }
 
 
 _SERVED = ("offline", "startup", "server")
 _OTHER_FOUR_BIT = ("q4_k", "awq", "gptq", "gptq-act-order")
 
-VARIANTS = (
+DEMO_VARIANTS = (
     Variant("core-bf16", "core", "bf16", "bf16", groups=(*_SERVED, "engine", "overhead", "rates")),
     Variant("vllm-bf16", "vllm", "bf16", "bf16", kv_mib=1024, groups=(*_SERVED, "rates")),
     Variant("llama-bf16", "llama", "bf16", "gguf-bf16", kv_mib=180, groups=_SERVED),
@@ -107,13 +141,8 @@ VARIANTS = (
     Variant("core-fp32", "core", "fp32", "bf16", dtype="float32", kv_mib=384),
     Variant("transformers-bf16", "transformers", "bf16", "bf16", kv_mib=0),
     Variant("transformers-fp32", "transformers", "fp32", "bf16", dtype="float32", kv_mib=0),
-    *_of_shape("qwen3-moe"),
-    *_of_shape("deepseek-lite"),
-    *_of_shape("qwen3-next"),
 )
 """In the order of a round: those that are compared stand next to each other."""
-
-DEMO_VARIANTS = tuple(variant for variant in VARIANTS if not variant.shape)
 
 
 @dataclass(frozen=True)
@@ -160,21 +189,6 @@ GOALS = (
     Goal("(vi) 4-bit: the same", "memory", 1.2, ("core-q4_0", "core-q4_1"), ("llama-q4_0",), True),
 )
 
-
-def _goals_of_shape(shape: str) -> list[Goal]:
-    """Return what core is to reach on a shape."""
-    ours, vllm, llama = (f"core-{shape}",), (f"vllm-{shape}",), (f"llama-{shape}",)
-    four_bit = (f"core-{shape}-q4_0",), (f"llama-{shape}-q4_0",)
-    return [
-        Goal("(i) bf16, beside vLLM", "decode", 1.25, ours, vllm),
-        Goal("(i) bf16, beside llama.cpp", "decode", 1.0, ours, llama),
-        Goal("(i) Q4_0", "decode", 1.2, *four_bit),
-        Goal("(ii) bf16, beside the best", "batch", 1.3, ours, (*vllm, *llama)),
-        Goal("(iii) bf16, beside the best", "prefill", 1.2, ours, (*vllm, *llama)),
-    ]
-
-
-SHAPE_GOALS = {shape: _goals_of_shape(shape) for shape in ("qwen3-moe", "deepseek-lite", "qwen3-next")}
 
 READY_GOAL, COMMAND_GOAL = 2.0, 0.3
 """Seconds: until the server is ready, and of a command that loads no model."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import platform
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
-from benchmarks.compare import llama_cpp, vllm_cpu
+from benchmarks.compare import llama_cpp, models, vllm_cpu
+from benchmarks.compare.isa import CAPS
 from benchmarks.compare.shell import SetupError, make_venv, run
 
 _PROJECTS = {
@@ -46,26 +49,33 @@ class Environments:
         self._makers: dict[str, Callable[[], object]] = {
             "vllm": lambda: vllm_cpu.make(folder),
             "openvino": lambda: make_venv(folder, "openvino", "openvino-genai"),
-            "llama": lambda: llama_cpp.make(folder),
+            **{_key("llama", isa): partial(self._make_llama, isa) for isa in ("", *CAPS)},
             "plot": lambda: make_venv(folder, "plot", "matplotlib"),
         }
 
-    def get(self, engine: str) -> Environment:
+    def get(self, engine: str, isa: str = "") -> Environment:
         """Return an engine's environment, made now if it is not there yet.
+
+        Args:
+            isa: One of `isa.CAPS`: the engine is held to it.
 
         Raises:
             SetupError: It cannot be made here.
         """
-        if "error" in self.facts().get(engine, {"error": ""}):
+        if isa and platform.machine() not in ("x86_64", "AMD64"):
+            raise SetupError(f"{isa} is a bound for x86-64, and this machine is {platform.machine()}")
+        key = _key(engine, isa)
+        if "error" in self.facts().get(key, {"error": ""}):
             try:
-                if engine in self._makers:
-                    print(f"making the environment of {engine} (once)", flush=True)
-                    self._makers[engine]()
-                self._note(engine, self._versions(engine))
+                if key in self._makers:
+                    print(f"making the environment of {key} (once)", flush=True)
+                    self._makers[key]()
+                self._note(key, self._versions(engine, isa))
             except (SetupError, OSError) as error:
-                self._note(engine, {"error": str(error)})
+                self._note(key, {"error": str(error)})
                 raise SetupError(str(error)) from None
-        return self._environment(engine)
+        found = self._environment(engine, isa)
+        return replace(found, environ={**found.environ, **CAPS[isa].environ}) if isa else found
 
     def facts(self) -> dict[str, dict[str, str]]:
         """Return for every engine that was asked for its versions, or why it cannot be used."""
@@ -78,20 +88,28 @@ class Environments:
         self._folder.mkdir(parents=True, exist_ok=True)
         self._facts.write_text(json.dumps({**self.facts(), engine: facts}, indent=1) + "\n")
 
-    def _environment(self, engine: str) -> Environment:
+    def _make_llama(self, isa: str) -> None:
+        llama_cpp.make(self._folder, partial(models.prepare, self._folder / "models", "gguf-q8_0"), isa)
+
+    def _environment(self, engine: str, isa: str) -> Environment:
         if engine in ("core", "transformers"):
             return Environment(sys.executable, Path(sys.executable).parent)
         if engine == "llama":
-            return Environment(sys.executable, llama_cpp.programs(self._folder))
+            return Environment(sys.executable, llama_cpp.programs(self._folder, isa))
         programs = self._folder / "venv" / engine / "bin"
-        environ = vllm_cpu.environ(self._folder) if engine == "vllm" else {}
+        environ = vllm_cpu.environ(self._folder, isa) if engine == "vllm" else {}
         return Environment(str(programs / "python"), programs, environ)
 
-    def _versions(self, engine: str) -> dict[str, str]:
+    def _versions(self, engine: str, isa: str) -> dict[str, str]:
         if engine == "llama":
-            return llama_cpp.versions(self._folder)
-        lines = run(self._environment(engine).python, "-c", _VERSIONS, *_PROJECTS[engine]).splitlines()
+            return llama_cpp.versions(self._folder, isa)
+        lines = run(self._environment(engine, isa).python, "-c", _VERSIONS, *_PROJECTS[engine]).splitlines()
         versions = {name: version for name, _, version in (line.partition(" ") for line in lines)}
         if engine == "vllm":
             versions["preloaded"] = ", ".join(Path(path).name for path in vllm_cpu.preloads(self._folder)) or "nothing"
         return versions
+
+
+def _key(engine: str, isa: str) -> str:
+    """Return what the facts call it: llama.cpp is built for instruction sets, the others are told of them at start."""
+    return f"{engine}@{isa}" if isa and engine == "llama" else engine

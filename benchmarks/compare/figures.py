@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from benchmarks.compare.cases import OFFLINE, VARIANTS, Goal
+from benchmarks.compare.cases import CASES, DEMO_VARIANTS, Goal
 from benchmarks.compare.store import Store
 
-_KV = {variant.name: variant.kv_mib for variant in VARIANTS}
+_KV = {variant.name: variant.kv_mib for variant in DEMO_VARIANTS}
+_GROUPS = {case.name: group for group, cases in CASES.items() for case in cases}
+"""Case -> the group that it belongs to."""
 
 
 @dataclass(frozen=True)
@@ -37,18 +40,29 @@ class Figure:
 
 
 def figure(store: Store, variant: str, key: str) -> Figure | None:
-    """Return a figure: the rate of a case, `ready` (s), `peak` or `memory` (MiB), `c8:median_ttft_ms` of the server."""
+    """Return a figure; None if it was not measured.
+
+    `key` is a case, for its rate, or `c8:median_ttft_ms` and the like of the server; `ready` or `started` (s: in a
+    script where no server was started, or only of servers); `peak`, or `memory` without the KV cache (MiB). Of a shape:
+    `share:CASE`, of the bytes (decode) or products (prompts) that the machine gave in that run; `stream` (GB/s) and
+    `products` (GFLOP/s), what it gave; `weights`, `held` (KV) and `over` (MiB), what both leave of the peak.
+    """
     values = tuple(_values(store, variant, key))
     return Figure(variant, values) if values else None
 
 
 def _values(store: Store, variant: str, key: str) -> Iterable[float]:
     offline = [record["data"] for record in store.all(variant, "offline")]
-    if key in {case.name for case in OFFLINE}:
-        return [value for data in offline for value in data["tokens_per_s"][key]]
-    if key == "ready":
-        started = [record["data"] for record in store.all(variant, "startup")] or offline
-        return [value for data in started for value in data["ready_s"]]
+    if key in _GROUPS:
+        return [value for data in _datas(store, variant, key) for value in data["tokens_per_s"].get(key, ())]
+    if key.startswith("share:"):
+        case = key.removeprefix("share:")
+        return [share for data in _datas(store, variant, case) for share in _shares(data, case)]
+    if key in _ABOUT:
+        return [_ABOUT[key](data) for data in offline if "work" in data]
+    if key in ("ready", "started"):
+        started = [record["data"] for record in store.all(variant, "startup")]
+        return [value for data in started or (offline if key == "ready" else ()) for value in data["ready_s"]]
     if key == "peak":
         return [data["peak_mib"] for data in offline]
     if key == "memory":
@@ -56,6 +70,30 @@ def _values(store: Store, variant: str, key: str) -> Iterable[float]:
     load, _, name = key.partition(":")
     group = "server" if load.startswith("c") else "rates"
     return [record["data"][load][name] for record in store.all(variant, group) if load in record["data"]]
+
+
+_ABOUT: Mapping[str, Callable[[Mapping[str, Any]], float]] = {
+    "stream": lambda data: data["machine"]["stream_gb_s"],
+    "products": lambda data: data["machine"]["products_gflop_s"],
+    "weights": lambda data: data["work"]["weights_mib"],
+    "held": lambda data: data["work"]["kv_mib"],
+    "over": lambda data: data["peak_mib"] - data["work"]["weights_mib"] - data["work"]["kv_mib"],
+}
+
+
+def _datas(store: Store, variant: str, case: str) -> Iterator[Mapping[str, Any]]:
+    return (record["data"] for record in store.all(variant, _GROUPS[case]))
+
+
+def _shares(data: Mapping[str, Any], case: str) -> list[float]:
+    """Return what a case's rates made of the machine, as it was in that run."""
+    asked = data.get("work", {}).get("tokens", {}).get(case, {})
+    rates = data["tokens_per_s"].get(case, ())
+    if "bytes" in asked:
+        return [rate * asked["bytes"] * 1e-9 / data["machine"]["stream_gb_s"] for rate in rates]
+    if "operations" in asked:
+        return [rate * asked["operations"] * 1e-9 / data["machine"]["products_gflop_s"] for rate in rates]
+    return []
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The demo model's weights in four bits, rounded to the nearest, as AWQ, GPTQ and llama.cpp's Q4_K store them."""
+"""Weights in four bits, rounded to the nearest, as AWQ, GPTQ and llama.cpp's Q4_K store them."""
 
 from __future__ import annotations
 
@@ -10,18 +10,25 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 GROUP = 64
-"""Inputs of a group: the customary 128 do not divide the model's width of 576."""
+"""Inputs of a group: the customary 128 do not divide the demo model's width of 576."""
 
 AWQ = {"quant_method": "awq", "bits": 4, "group_size": GROUP, "zero_point": True, "version": "gemm"}
-GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": GROUP, "sym": True, "checkpoint_format": "gptq"}
+GPTQ = {
+    "quant_method": "gptq",
+    "bits": 4,
+    "group_size": GROUP,
+    "sym": True,
+    "desc_act": False,
+    "checkpoint_format": "gptq",
+}
 
 _AWQ_ORDER = (0, 2, 4, 6, 1, 3, 5, 7)
 _FED_ALONE = ("o_proj", "down_proj")
 
 
-def awq(module: str, weight: Tensor) -> dict[str, Tensor]:
+def awq(module: str, weight: Tensor, *, group_size: int = GROUP) -> dict[str, Tensor]:
     """Return what an AWQ checkpoint has of `weight (out, in)`."""
-    groups = weight.float().unflatten(1, (-1, GROUP))
+    groups = weight.float().unflatten(1, (-1, group_size))
     low, high = groups.amin(-1).clamp(max=0), groups.amax(-1).clamp(min=0)
     scales = ((high - low) / 15).clamp(min=1e-8).half()
     zeros = (-low / scales.float()).round().clamp(0, 15)
@@ -30,7 +37,7 @@ def awq(module: str, weight: Tensor) -> dict[str, Tensor]:
     return {f"{module}.{name}": value for name, value in {**words, "scales": scales.t().contiguous()}.items()}
 
 
-def gptq(module: str, weight: Tensor, *, act_order: bool = False) -> dict[str, Tensor]:
+def gptq(module: str, weight: Tensor, *, group_size: int = GROUP, act_order: bool = False) -> dict[str, Tensor]:
     """Return what a symmetric GPTQ checkpoint has of `weight (out, in)`.
 
     Args:
@@ -42,8 +49,8 @@ def gptq(module: str, weight: Tensor, *, act_order: bool = False) -> dict[str, T
     inputs = weight.shape[1]
     order = torch.randperm(inputs, generator=_seeded(module)) if act_order else torch.arange(inputs)
     group = torch.empty(inputs, dtype=torch.int32)
-    group[order] = torch.arange(inputs, dtype=torch.int32) // GROUP
-    scales = (weight.float()[:, order].unflatten(1, (-1, GROUP)).abs().amax(-1) / 7.5).clamp(min=1e-8).half()
+    group[order] = torch.arange(inputs, dtype=torch.int32) // group_size
+    scales = (weight.float()[:, order].unflatten(1, (-1, group_size)).abs().amax(-1) / 7.5).clamp(min=1e-8).half()
     codes = ((weight.float() / scales.float()[:, group]).round() + 8).clamp(0, 15)
     stored_zeros = torch.full_like(scales.t(), 7)  # one less than is meant
     words = {"qweight": _words(codes).t().contiguous(), "qzeros": _words(stored_zeros)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -17,13 +18,18 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.compare import engines, process
-from benchmarks.compare.cases import CONCURRENCIES, OFFLINE, RATES, SERVER_LENGTH, SERVER_REQUESTS, Variant
-from benchmarks.compare.engines import ServerPlan
+from benchmarks.compare.cases import CASES, CONCURRENCIES, RATES, SERVER_LENGTH, SERVER_REQUESTS, Case, Variant
+from benchmarks.compare.engines import Given, ServerPlan
 from benchmarks.compare.environments import Environment
+from benchmarks.compare.isa import CAPS
 from benchmarks.compare.process import MeasurementError, PeakMemory
+from benchmarks.compare.shapes import SHAPES, stored
 
 _KEPT = ("output_throughput", "request_throughput", "completed", "failed", "client_cpu_share")
 _AT_ONCE = 3
+_SERVER = (Case("server", "", max(CONCURRENCIES), SERVER_LENGTH, SERVER_LENGTH),)
+_SERVER_KV = 1024
+"""MiB of a server's cache at least."""
 _COMMANDS = (("--help",), ("--version",), ("plugins", "list"))
 
 
@@ -44,14 +50,22 @@ class Setting:
 
     @property
     def timeout(self) -> float:
-        """Seconds that a measurement may take, with the time that a gate may hold it back."""
-        return 3600.0 if self.gate else 900.0
+        """Seconds that a measurement may take: large models and the time that a gate may hold it back."""
+        seconds = 7200.0 if self.variant.shape else 900.0
+        return max(seconds, 3600.0) if self.gate else seconds
+
+    def given(self, cases: tuple[Case, ...], kv_mib: int = 0) -> Given:
+        """Return what the engine is given, with a cache that holds the cases of a shape and an eighth more."""
+        least = max(kv_mib, self.variant.kv_mib)
+        if self.variant.shape:
+            least = max(least, math.ceil(stored.room_mib(SHAPES[self.variant.shape], cases) * 9 / 8))
+        return Given(self.model, self.threads, least)
 
 
 def measure(setting: Setting, group: str) -> dict[str, Any]:
     """Run one group and return its figures."""
-    if group == "offline":
-        return _offline(setting)
+    if group in CASES:
+        return _offline(setting, CASES[group])
     if group == "startup":
         return _startup(setting)
     if group == "server":
@@ -62,23 +76,45 @@ def measure(setting: Setting, group: str) -> dict[str, Any]:
     return _overhead(setting) if group == "overhead" else _engine(setting)
 
 
-def _offline(setting: Setting) -> dict[str, Any]:
-    command = engines.offline_command(setting.variant, setting.env, setting.model, setting.repeats, setting.threads)
+def _offline(setting: Setting, cases: tuple[Case, ...]) -> dict[str, Any]:
+    about = _about(setting, cases) if setting.variant.shape else {}
+    given = setting.given(cases)
+    command = engines.offline_command(setting.variant, setting.env, given, cases, setting.repeats)
     measured = process.measure([*setting.gate, *command], setting.env.environ, setting.timeout)
     seconds = measured.result["seconds"]
-    rates = {case.name: [case.tokens / each for each in seconds[case.name]] for case in OFFLINE}
+    rates = {case.name: [case.tokens / each for each in seconds[case.name]] for case in cases}
     ready = [measured.result["ready_s"]] if "ready_s" in measured.result else []
     others = measured.result["others"]
-    return {"tokens_per_s": rates, "ready_s": ready, "peak_mib": measured.peak_mib, "others": others}
+    return {"tokens_per_s": rates, "ready_s": ready, "peak_mib": measured.peak_mib, "others": others, **about}
+
+
+def _about(setting: Setting, cases: tuple[Case, ...]) -> dict[str, Any]:
+    """Return what the machine gives just now, and what the cases ask of it."""
+    shape = SHAPES[setting.variant.shape]
+    spec = json.dumps({"threads": setting.threads})
+    command = [*setting.gate, sys.executable, str(engines.RUNNERS / "run_machine.py"), spec]
+    # Those of the environment may preload libraries; a bound holds for the machine as well.
+    isa = setting.variant.isa
+    machine = process.measure(command, CAPS[isa].environ if isa else {}, setting.timeout).result
+    return {"machine": machine, "work": stored.work(shape, setting.model, cases)}
 
 
 def _startup(setting: Setting) -> dict[str, Any]:
-    plan = engines.server(setting.variant, setting.env, setting.model, setting.threads)
+    plan = engines.server(setting.variant, setting.env, setting.given(_SERVER, _SERVER_KV))
     repeats = 1 if setting.variant.engine == "vllm" else setting.repeats
+    _read(setting.model)
     spec = {"command": plan.command, "url": plan.ready, "repeats": repeats}
     command = [sys.executable, str(engines.RUNNERS / "run_startup.py"), json.dumps(spec)]
     measured = process.measure([*setting.gate, *command], plan.environ, setting.timeout)
     return measured.result
+
+
+def _read(model: Path) -> None:
+    """Read the files of a model, so that the page cache has them."""
+    for file in model.glob("*") if model.is_dir() else (model,):
+        with file.open("rb", buffering=0) as stream:
+            while stream.read(1 << 24):
+                pass
 
 
 def _engine(setting: Setting) -> dict[str, Any]:
@@ -108,7 +144,7 @@ def _commands(setting: Setting) -> dict[str, float]:
 
 
 def _served(setting: Setting, loads: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    plan = engines.server(setting.variant, setting.env, setting.model, setting.threads)
+    plan = engines.server(setting.variant, setting.env, setting.given(_SERVER, _SERVER_KV))
     found: dict[str, Any] = {}
     with _running(plan, setting.timeout) as (session, peak):
         # What the largest load needs for the first time, pages of memory above all, belongs to the start.

@@ -6,9 +6,10 @@ import platform
 import re
 import subprocess
 import tarfile
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
-from benchmarks.compare.models import prepare
+from benchmarks.compare.isa import CAPS
 from benchmarks.compare.shell import SetupError, make_venv, run
 
 VERSION = "0.3.36"
@@ -26,39 +27,62 @@ _SWITCHES = {
 }
 
 
-def programs(folder: Path) -> Path:
-    """Return where the programs are built."""
-    return folder / "llama-build" / "bin"
+def programs(folder: Path, isa: str = "") -> Path:
+    """Return where the programs are built; `isa`: one of `isa.CAPS`."""
+    return folder / (f"llama-build-{isa}" if isa else "llama-build") / "bin"
 
 
-def versions(folder: Path) -> dict[str, str]:
+def versions(folder: Path, isa: str = "") -> dict[str, str]:
     """Return which source it is and how it was built."""
-    return {"llama.cpp": f"as in llama-cpp-python {VERSION}", "built": _mark(folder).read_text().strip()}
+    return {"llama.cpp": f"as in llama-cpp-python {VERSION}", "built": _mark(folder, isa).read_text().strip()}
 
 
-def make(folder: Path) -> None:
+def make(folder: Path, model: Callable[[], Path], isa: str = "") -> None:
     """Build the server and the benchmark.
+
+    Args:
+        model: Returns a quantized model to try them with.
+        isa: One of `isa.CAPS`: they use no more than that.
 
     Raises:
         SetupError: No source, no compiler, or a build that crashes.
     """
-    if _mark(folder).exists():
+    mark = _mark(folder, isa)
+    if mark.exists():
         return
-    tools = make_venv(folder, "llama", "cmake", "ninja")
-    source = _source(folder, tools)
-    for note, flags in (
-        ("with native flags", ["-DGGML_NATIVE=ON"]),
-        ("with native flags but AMX, which crashes", _without_amx()),
-    ):
-        _build(folder, tools, source, flags)
-        if _works(folder):
-            _mark(folder).write_text(note + "\n")
+    for note, flags in _ways(isa):
+        _build(folder, isa, flags, "llama-server", "llama-batched-bench")
+        if _works(programs(folder, isa), model()):
+            mark.write_text(note + "\n")
             return
     raise SetupError("llama.cpp was built but does not run")
 
 
-def _mark(folder: Path) -> Path:
-    return folder / "llama-build" / "built.txt"
+def quantizer(folder: Path) -> Path:
+    """Return the program that makes GGUF files of other types, built now if it is not there yet.
+
+    Raises:
+        SetupError: No source or no compiler.
+    """
+    program = programs(folder) / "llama-quantize"
+    if not program.exists():
+        configured = (programs(folder).parent / "build.ninja").exists()
+        _build(folder, "", None if configured else ["-DGGML_NATIVE=ON"], program.name)
+    return program
+
+
+def _mark(folder: Path, isa: str) -> Path:
+    return programs(folder, isa).parent / "built.txt"
+
+
+def _ways(isa: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield how it is built, the first that works: what is said of it, and flags."""
+    if isa:
+        yield f"for {isa}", _only(CAPS[isa].ggml)
+        return
+    yield "with native flags", ["-DGGML_NATIVE=ON"]
+    # The AMX products of this version crash on some machines.
+    yield "with native flags but AMX, which crashes", _without_amx()
 
 
 def _source(folder: Path, tools: Path) -> Path:
@@ -72,19 +96,20 @@ def _source(folder: Path, tools: Path) -> Path:
     return source
 
 
-def _build(folder: Path, tools: Path, source: Path, flags: list[str]) -> None:
-    build = programs(folder).parent
-    off = [f"-D{name}=OFF" for name in ("LLAMA_CURL", "LLAMA_OPENSSL", "LLAMA_BUILD_TESTS", "BUILD_SHARED_LIBS")]
-    where = ["-S", str(source), "-B", str(build), "-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={tools / 'ninja'}"]
-    run(str(tools / "cmake"), *where, "-DCMAKE_BUILD_TYPE=Release", *off, *flags)
-    run(str(tools / "ninja"), "-C", str(build), "llama-server", "llama-batched-bench")
+def _build(folder: Path, isa: str, flags: list[str] | None, *targets: str) -> None:
+    """Build programs; without flags in a folder that has been configured."""
+    tools = make_venv(folder, "llama", "cmake", "ninja")
+    build = programs(folder, isa).parent
+    if flags is not None:
+        off = [f"-D{name}=OFF" for name in ("LLAMA_CURL", "LLAMA_OPENSSL", "LLAMA_BUILD_TESTS", "BUILD_SHARED_LIBS")]
+        ninja = ["-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={tools / 'ninja'}", "-DCMAKE_BUILD_TYPE=Release"]
+        run(str(tools / "cmake"), "-S", str(_source(folder, tools)), "-B", str(build), *ninja, *off, *flags)
+    run(str(tools / "ninja"), "-C", str(build), *targets)
 
 
-def _works(folder: Path) -> bool:
-    """Try a quantized model: the AMX products of this version crash on some machines."""
-    model = prepare(folder / "models", "gguf-q8_0")
+def _works(programs: Path, model: Path) -> bool:
     size = ("-c", "512", "-npp", "32", "-ntg", "4", "-npl", "4", "-t", "2")
-    command = [str(programs(folder) / "llama-batched-bench"), "-m", str(model), *size]
+    command = [str(programs / "llama-batched-bench"), "-m", str(model), *size]
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
@@ -93,7 +118,8 @@ def _without_amx() -> list[str]:
         return ["-DGGML_NATIVE=ON"]
     found = re.search(r"^flags\s*:(.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     has = set(found[1].split()) if found else set()
-    return [
-        "-DGGML_NATIVE=OFF",
-        *(f"-DGGML_{name}={'ON' if flag in has else 'OFF'}" for name, flag in _SWITCHES.items()),
-    ]
+    return _only([name for name, flag in _SWITCHES.items() if flag in has])
+
+
+def _only(names: Collection[str]) -> list[str]:
+    return ["-DGGML_NATIVE=OFF", *(f"-DGGML_{name}={'ON' if name in names else 'OFF'}" for name in _SWITCHES)]

@@ -1,6 +1,7 @@
-"""The model of the comparison in the formats that the engines read, made once from the demo model's GGUF file.
+"""The models of the comparison in the formats that the engines read, each made once.
 
-Every file holds the same weights: those of the demo file, dequantized, and rounded to the precision that its name says.
+Every file of the demo model holds the same weights: those of its GGUF file, dequantized, and rounded to the precision
+that the file's name says. Shapes have made-up ones.
 """
 
 from __future__ import annotations
@@ -8,19 +9,25 @@ from __future__ import annotations
 import importlib.util
 import json
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.compare import four_bit, shapes
+from benchmarks.compare import four_bit, llama_cpp, shapes
+from benchmarks.compare.shapes import files
+from benchmarks.compare.shell import run
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 _FOUR_BIT = ("awq", "gptq", "gptq-act-order", "gguf-q4_0", "gguf-q4_1", "gguf-q4_k")
 FORMATS = ("bf16", "w8a8", "gguf-bf16", "gguf-q8_0", *_FOUR_BIT)
-"""Of the demo model. `SHAPE:bf16`, `SHAPE:gguf-bf16`, `SHAPE:gguf-q4_0` are checkpoints of one of `shapes.SHAPES`."""
+"""Of the demo model. `SHAPE:bf16`, `SHAPE:w8a8`, `SHAPE:awq`, `SHAPE:gguf-q4_k_m` and the like, with any type that
+llama.cpp's `llama-quantize` knows, are checkpoints of one of `shapes.SHAPES`."""
+
+_DEMO_GROUP, _GROUP = four_bit.GROUP, 128
+"""Inputs that share a scale in four bits: of the demo model, and of a shape."""
 
 _W8A8 = {
     "quant_method": "compressed-tensors",
@@ -51,46 +58,68 @@ def demo_file() -> Path:
     return next(Path(spec.origin).parent.rglob("*.gguf"))
 
 
-def prepare(folder: Path, form: str) -> Path:
-    """Return the model in one of `FORMATS`, made now if it is not there yet."""
+def path_of(folder: Path, form: str) -> Path:
+    """Return where the model in one of `FORMATS` is, or will be."""
     if form == "gguf-q4_1":
         return demo_file()
     model, _, own = form.rpartition(":")
     name = f"{model or 'smollm2'}-{own.removeprefix('gguf-')}"
-    target = folder / (f"{name}.gguf" if own.startswith("gguf-") else name)
+    return folder / (f"{name}.gguf" if own.startswith("gguf-") else name)
+
+
+def prepare(folder: Path, form: str) -> Path:
+    """Return the model in one of `FORMATS`, made now if it is not there yet.
+
+    Raises:
+        SetupError: It takes llama.cpp's `llama-quantize`, which cannot be built here.
+    """
+    target = path_of(folder, form)
     if not target.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        partial = target.with_name(f"partial-{target.name}")
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.unlink(missing_ok=True)
+        part = target.with_name(f"partial-{target.name}")
+        _remove(part)
         print(f"making {target.name}", flush=True)
-        _make(form, folder, partial)
-        partial.rename(target)
+        _make(form, folder, part)
+        part.rename(target)
     return target
 
 
+def discard(folder: Path, forms: Iterable[str]) -> None:
+    """Remove the model in some of `FORMATS`."""
+    for form in forms:
+        _remove(path_of(folder, form))
+
+
+def _remove(path: Path) -> None:
+    shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+
+
 def _make(form: str, folder: Path, target: Path) -> None:
-    makers: dict[str, Callable[[], None]] = {
-        "bf16": lambda: _hugging_face(target),
-        "w8a8": lambda: _rounded(folder, target, _int8, _W8A8),
-        "awq": lambda: _rounded(folder, target, four_bit.awq, four_bit.AWQ),
-        "gptq": lambda: _rounded(folder, target, four_bit.gptq, four_bit.GPTQ),
-        "gptq-act-order": lambda: _rounded(
-            folder, target, partial(four_bit.gptq, act_order=True), {**four_bit.GPTQ, "desc_act": True}
-        ),
-    }
     model, _, own = form.rpartition(":")
-    if model:
-        _of_shape(shapes.SHAPES[model], own, folder, target)
+    shape, kind = shapes.SHAPES.get(model), own.removeprefix("gguf-").upper()
+    if stored := _stored(own, _GROUP if shape else _DEMO_GROUP):
+        _rounded(prepare(folder, f"{model}:bf16" if model else "bf16"), target, *stored)
+    elif own == "bf16":
+        files.hugging_face(shape, prepare(folder, "bf16"), target) if shape else _hugging_face(target)
+    elif shape is None:
+        rewrite(demo_file(), target, kind)
+    elif kind in shape.direct:
+        files.gguf_file(shape, kind, target)
     else:
-        makers.get(form, lambda: _gguf(target, form[5:].upper()))()
+        source, program = prepare(folder, f"{model}:gguf-bf16"), llama_cpp.quantizer(folder.parent)
+        run(str(program), str(source), str(target), kind)
 
 
-def _of_shape(shape: shapes.Shape, form: str, folder: Path, target: Path) -> None:
-    if form == "bf16":
-        shapes.hugging_face(shape, prepare(folder, "bf16"), target)
-    else:
-        shapes.gguf_file(shape, form.removeprefix("gguf-").upper(), target)
+def _stored(form: str, group: int) -> tuple[Callable[[str, Tensor], dict[str, Tensor]], Mapping[str, Any]] | None:
+    """Return what a checkpoint has of a module's weight, and its `quantization_config`; None: it is no such form."""
+    awq, gptq = ({**config, "group_size": group} for config in (four_bit.AWQ, four_bit.GPTQ))
+    known: dict[str, Any] = {
+        "w8a8": (_int8, _W8A8),
+        "awq": (partial(four_bit.awq, group_size=group), awq),
+        "gptq": (partial(four_bit.gptq, group_size=group), gptq),
+        "gptq-act-order": (partial(four_bit.gptq, group_size=group, act_order=True), {**gptq, "desc_act": True}),
+    }
+    return known.get(form)
 
 
 def _hugging_face(target: Path) -> None:
@@ -111,18 +140,22 @@ def _hugging_face(target: Path) -> None:
 
 
 def _rounded(
-    folder: Path, target: Path, store: Callable[[str, Tensor], dict[str, Tensor]], config: Mapping[str, Any]
+    source: Path, target: Path, store: Callable[[str, Tensor], dict[str, Tensor]], config: Mapping[str, Any]
 ) -> None:
     """Make a checkpoint whose linears are what `store` makes of a module's weight."""
     from safetensors.torch import load_file, save_file
 
-    shutil.copytree(prepare(folder, "bf16"), target)
-    weights = next(target.glob("*.safetensors"))
-    tensors = {}
-    for name, value in load_file(weights).items():
-        linear = name.endswith("_proj.weight")
-        tensors |= store(name.removesuffix(".weight"), value) if linear else {name: value}
-    save_file(tensors, weights, metadata={"format": "pt"})
+    shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.safetensors*"))
+    places: dict[str, str] = {}
+    for weights in sorted(source.glob("*.safetensors")):
+        tensors = {}
+        for name, value in load_file(weights).items():
+            linear = name.endswith("_proj.weight")
+            tensors |= store(name.removesuffix(".weight"), value) if linear else {name: value}
+        save_file(tensors, target / weights.name, metadata={"format": "pt"})
+        places |= dict.fromkeys(tensors, weights.name)
+    if (source / "model.safetensors.index.json").exists():
+        files.write_index(target, places)
     file = target / "config.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), "quantization_config": config}, indent=2))
 
@@ -133,10 +166,6 @@ def _int8(module: str, weight: Tensor) -> dict[str, Tensor]:
     scale = weight.float().abs().amax(dim=1, keepdim=True).clamp(min=1e-12) / 127
     codes = (weight.float() / scale).round().clamp(-127, 127).to(torch.int8)
     return {f"{module}.weight": codes, f"{module}.weight_scale": scale}
-
-
-def _gguf(target: Path, kind: str) -> None:
-    rewrite(demo_file(), target, kind)
 
 
 def rewrite(source: Path, target: Path, kind: str) -> None:

@@ -63,15 +63,15 @@ def _head(store: Store, environments: Environments) -> str:
         "",
         "SmolLM2-135M-Instruct (the demo model; every engine gets the same weights, dequantized from its GGUF file and",
         "rounded to the precision named), greedy, end-of-sequence ignored, prefix cache off, all cores. Absolute",
-        "figures are those of one machine; what counts are the ratios between engines measured in turn on it. A few",
-        "layers of larger models: [benchmarks-shapes.md](benchmarks-shapes.md).",
+        "figures are those of one machine; what counts are the ratios between engines measured in turn on it. The",
+        "sizes that people run, and layers of larger models: [benchmarks-shapes.md](benchmarks-shapes.md).",
         "",
         "- command: `make bench-peers` (`benchmarks/compare`; `make bench` measures core and transformers alone)",
         f"- machine: {machine.describe()}",
         "- a figure: the median over all rounds and repeats, in brackets the smallest and the largest",
     ]
     for engine, versions in facts.items():
-        if "error" not in versions and engine != "plot":
+        if "error" not in versions and engine != "plot" and "@" not in engine:
             lines.append(f"- {engine}: " + ", ".join(f"{name} {version}" for name, version in versions.items()))
     rounds = {
         record["when"][:10]

@@ -37,18 +37,17 @@ def preloads(folder: Path) -> list[str]:
     return [path for path in (_tcmalloc(folder), str(openmp) if openmp.exists() else "") if path]
 
 
-def environ(folder: Path) -> dict[str, str]:
-    """Return the variables that vLLM runs with."""
+def environ(folder: Path, isa: str = "") -> dict[str, str]:
+    """Return the variables that vLLM runs with; what it compiles under a bound is kept apart."""
     programs = folder / "venv" / "vllm" / "bin"
     return {
         "PATH": f"{programs}{os.pathsep}{os.environ.get('PATH', '')}",
         "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
         # Its own choice leaves one core of two unused.
         "VLLM_CPU_OMP_THREADS_BIND": f"0-{(os.cpu_count() or 1) - 1}",
-        "VLLM_CPU_KVCACHE_SPACE": "1",
         "VLLM_NO_USAGE_STATS": "1",
         "HF_HUB_OFFLINE": "1",
-        "XDG_CACHE_HOME": str(folder / "cache"),
+        "XDG_CACHE_HOME": str(folder / (f"cache-{isa}" if isa else "cache")),
         "LD_PRELOAD": ":".join(preloads(folder)),
     }
 

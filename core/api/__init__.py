@@ -23,6 +23,9 @@ if TYPE_CHECKING:
         AttentionPlan,
         AttentionSite,
         BatchView,
+        Compressed,
+        CompressedLayer,
+        CompressedSite,
         EncoderLayer,
         Encodes,
         KVLayout,
@@ -174,8 +177,8 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
     {
         "attention": (
             "AfterLoad AttentionBackend AttentionContext AttentionLayer AttentionPlan AttentionSite BatchView "
-            "EncoderLayer Encodes KVLayout Latent LatentLayer LatentSite Picker Picks PickSite Replayable ReportsKV "
-            "TakesPicks TakesScales TakesSinks"
+            "Compressed CompressedLayer CompressedSite EncoderLayer Encodes KVLayout Latent LatentLayer LatentSite "
+            "Picker Picks PickSite Replayable ReportsKV TakesPicks TakesScales TakesSinks"
         ),
         "commands": "Command",
         "configs": (
@@ -294,6 +297,9 @@ __all__ = [
     "Command",
     "CommandSpec",
     "CompiledGrammar",
+    "Compressed",
+    "CompressedLayer",
+    "CompressedSite",
     "ConfigError",
     "ConfigPatch",
     "CoreDeprecationWarning",

@@ -114,6 +114,8 @@ class PickSite:
         key_dim: Size of an index key, and of a head of the index queries.
         scale: Positive factor of the products.
         picks: Most positions that a query sees.
+        ratio: Tokens that one index key stands for, as in `CompressedSite`: what is picked are then entries of a
+            `CompressedLayer`, by their numbers in the row, and only the key of the last of so many tokens is kept.
     """
 
     layer: int
@@ -121,6 +123,33 @@ class PickSite:
     key_dim: int
     scale: float
     picks: int
+    ratio: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class CompressedSite:
+    """Attention to compressed entries: its KV layer index and geometry.
+
+    `ratio` tokens of a row, from a multiple of `ratio` on, have one entry, which is key and value of all heads. It is
+    written with the last of these tokens, and seen from there on: a query at position p sees the first `(p + 1) //
+    ratio` entries of its row. A block of the cache has those of its own tokens, so `ratio` divides the block size.
+
+    Attributes:
+        layer: Index of its KV cache, from 0.
+        num_heads: Heads of the queries; of this rank.
+        head_dim: Size of an entry, and of a query's head.
+        scale: Factor of the scores.
+        ratio: Tokens that one entry stands for.
+        picks: Most entries that a query sees, chosen by a `Picker` of the same `ratio`; None: it sees all that there
+            are.
+    """
+
+    layer: int
+    num_heads: int
+    head_dim: int
+    scale: float
+    ratio: int
+    picks: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +294,10 @@ class Picker(Protocol):
     """Chooses the positions that queries see. Core has compared its arguments with the site and the step."""
 
     def write(self, key: Tensor, kv: Tensor, plan: AttentionPlan) -> None:
-        """Store index keys `key (tokens, key_dim)`, in the compute dtype, at the plan's slots of its own cache."""
+        """Store index keys `key (tokens, key_dim)`, in the compute dtype, at the plan's slots of its own cache.
+
+        With a `ratio`, as `CompressedLayer.write` stores entries.
+        """
         ...
 
     def forward(self, q: Tensor, weights: Tensor, kv: Tensor, plan: AttentionPlan) -> Tensor | None:
@@ -274,18 +306,20 @@ class Picker(Protocol):
         Shapes: `q (tokens, heads, key_dim)` in the compute dtype, `weights (tokens, heads)` float32 -> `(tokens,
         picks)` int32: positions in the query's row up to its own, each once, in any order, and -1 in what is left of a
         query that sees fewer than `picks`. Scores are float32; which of several equal ones is taken is not said.
+        With a `ratio`, numbers of entries take the place of positions, and None may be for rows of no more than `picks`
+        entries.
         """
         ...
 
 
 class Picks(Protocol):
-    """Optional part of an attention backend whose descriptor has the features `latent` and `picks`.
+    """Optional part of an attention backend whose descriptor has the features `latent` and `picks`, or `compressed`.
 
     One plan of `plan` serves its pickers beside its layers.
     """
 
     def picker_layout(self, site: PickSite) -> KVLayout:
-        """Return the shape and dtype of a cache of index keys: `key_dim` numbers a token."""
+        """Return the shape and dtype of a cache of index keys: `key_dim` numbers for each `ratio` tokens."""
         ...
 
     def picker(self, site: PickSite) -> Picker:
@@ -302,6 +336,52 @@ class TakesPicks(Protocol):
         `picked (tokens, picks)` int32 has every position of a row that is no longer than `picks`. Where the picker
         returned None core calls `forward`.
         """
+        ...
+
+
+class CompressedLayer(Protocol):
+    """Attention to compressed entries. Core has compared its arguments with the site, the step and the compute dtype.
+
+    It is a part of attention: what queries see besides, a window or a sink, is computed elsewhere, and put together by
+    the logarithms of the sums.
+    """
+
+    def write(self, entries: Tensor, kv: Tensor, plan: AttentionPlan) -> None:
+        """Store the entries of tokens at positions p with `(p + 1) % ratio == 0`, at slot `slot // ratio` of the cache.
+
+        Args:
+            entries: `(tokens, head_dim)` in the compute dtype; those of other tokens are to be left out.
+        """
+        ...
+
+    def forward(self, q: Tensor, kv: Tensor, plan: AttentionPlan, picked: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Attend to the entries that each query sees.
+
+        Args:
+            q: `(tokens, heads, head_dim)` in the compute dtype.
+            picked: What a `Picker` of the step returned, `(tokens, picks)` int32 with -1 for none; None: every entry
+                that there is.
+
+        Returns:
+            `(tokens, heads, head_dim)` float32, the mean of the entries by the softmax of their scores, and `(tokens,
+            heads)` float32, the logarithm of the sum of `exp(score)`. Of a query that sees none: zeros, and -inf.
+        """
+        ...
+
+
+class Compressed(Protocol):
+    """Optional part of an attention backend whose descriptor has the feature `compressed`.
+
+    It is a `Picks` too, whose pickers take a `ratio`.
+    One plan of `plan` serves its layers beside the others.
+    """
+
+    def compressed_layout(self, site: CompressedSite) -> KVLayout:
+        """Return the shape and dtype of a cache of entries: `head_dim` numbers for each `ratio` tokens."""
+        ...
+
+    def compressed(self, site: CompressedSite) -> CompressedLayer:
+        """Return the attention to entries of one layer; asked once per layer while the model is built."""
         ...
 
 
@@ -381,7 +461,7 @@ class AttentionBackend(Protocol):
     """Runtime of an `AttentionSpec`. May also be a `ReportsKV`; its layers may be `AfterLoad` and `TakesScales`.
 
     With the feature `bidirectional` it is an `Encodes`, with `latent` a `Latent`, with `picks` also a `Picks`, with
-    `replayable` a `Replayable`.
+    `compressed` a `Compressed` and a `Picks`, with `replayable` a `Replayable`.
     """
 
     def __init__(self, ctx: AttentionContext) -> None: ...

@@ -19,7 +19,8 @@ class Routing(Record):
 
     Attributes:
         top_k: Experts of a token.
-        score: Function of the logits: `softmax` over the experts, or `sigmoid`.
+        score: Function of the logits: `softmax` over the experts, `sigmoid`, or `sqrt_softplus`, the root of
+            `log(1 + exp(logit))`.
         chosen_only: The softmax is over the chosen experts alone: the choice is by the logits themselves.
         correction: Each expert has a bias that is added to its score for the choice, and not to its weight.
         groups: The experts are so many groups of neighbours.
@@ -32,7 +33,7 @@ class Routing(Record):
     """
 
     top_k: int
-    score: Literal["softmax", "sigmoid"] = "softmax"
+    score: Literal["softmax", "sigmoid", "sqrt_softplus"] = "softmax"
     chosen_only: bool = False
     correction: bool = False
     groups: int = 1
@@ -53,9 +54,12 @@ class Routing(Record):
 
 
 class Router(Protocol):
-    """`(tokens, hidden) -> weights (tokens, top_k) float32, ids (tokens, top_k) int32`."""
+    """`(tokens, hidden) -> weights (tokens, top_k) float32, ids (tokens, top_k) int32`.
 
-    def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]: ...
+    With a table, `token_ids (tokens,)` name the experts of each token, and scores weigh them.
+    """
+
+    def __call__(self, x: Tensor, token_ids: Tensor | None = None) -> tuple[Tensor, Tensor]: ...
 
 
 class Experts(Protocol):

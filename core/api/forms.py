@@ -90,7 +90,8 @@ class Stored:
         optional: Whether a checkpoint may lack it.
         padded: Multiples of outputs and inputs up to which a checkpoint may fill its dimensions with one number;
             core takes what belongs to the model.
-        whole: Whether it can only be taken as a whole, so that a layer that has it is not divided.
+        whole: Whether it can only be taken as a whole. Of a layer that ranks divide, or of a fused module, a format
+            then reads all of the part, and core takes what belongs to it.
         count: Elements along a dimension that is neither, behind those that are: groups in any order; 0: any number,
             along any number of such dimensions.
     """

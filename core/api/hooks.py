@@ -18,7 +18,16 @@ import pluggy
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from core.api.attention import AttentionLayer, AttentionSite, LatentLayer, LatentSite, Picker, PickSite
+    from core.api.attention import (
+        AttentionLayer,
+        AttentionSite,
+        CompressedLayer,
+        CompressedSite,
+        LatentLayer,
+        LatentSite,
+        Picker,
+        PickSite,
+    )
     from core.api.deprecation import Renamed
     from core.api.models import Model
     from core.api.patches import ConfigPatch, Finding, Problem, Waiver
@@ -73,10 +82,10 @@ def core_waive(problem: Problem, options: Mapping[str, Any]) -> Waiver | None:
 
 @hookspec
 def core_layer(
-    site: LayerSite | AttentionSite | LatentSite | PickSite,
-    layer: Product | AttentionLayer | LatentLayer | Picker,
+    site: LayerSite | AttentionSite | LatentSite | PickSite | CompressedSite,
+    layer: Product | AttentionLayer | LatentLayer | Picker | CompressedLayer,
     options: Mapping[str, Any],
-) -> Product | AttentionLayer | LatentLayer | Picker | None:
+) -> Product | AttentionLayer | LatentLayer | Picker | CompressedLayer | None:
     """Wrap or replace what the layer builder hands out for one place of the model; None leaves it as it is.
 
     Asked in the worker while the model is built. Several plugins may wrap the same layer; each sees the answer of the

@@ -81,10 +81,25 @@ class PositionPicker(Protocol):
     """Writes index keys to a paged cache of their own, and chooses the positions that queries see.
 
     Shapes: `q (tokens, heads, key_dim)` and `key (tokens, key_dim)` in the compute dtype, `weights (tokens, heads)`
-    float32 -> `(tokens, picks)` int32, or None where every query sees all. It is for `LatentAttention`, of any layers.
+    float32 -> `(tokens, picks)` int32, or None where every query sees all. It is for `LatentAttention`, of any layers;
+    with a `ratio` it chooses entries, for `CompressedAttention` of the same.
     """
 
     def __call__(self, q: Tensor, key: Tensor, weights: Tensor, step: StepInputs) -> Tensor | None: ...
+
+
+class CompressedAttention(Protocol):
+    """Writes compressed entries to the paged cache, and attends to those that queries see.
+
+    Shapes: `q (tokens, heads, head_dim)`, `entries (tokens, head_dim)` -> `(tokens, heads, head_dim)` and `(tokens,
+    heads)`, both float32: means, and the logarithms of the sums of `exp(score)`, by which they are put together with
+    what queries see besides. Zeros and -inf for queries that see no entry. Only the entry of the last of `ratio` tokens
+    is kept. `picked` is what a `PositionPicker` of the same `ratio` gave in this step; only of layers with `picks`.
+    """
+
+    def __call__(
+        self, q: Tensor, entries: Tensor, step: StepInputs, picked: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]: ...
 
 
 class Embedding(Protocol):
@@ -392,7 +407,15 @@ class LayerBuilder(Protocol):
         ...
 
     def router(
-        self, hidden_size: int, experts: int, routing: Routing, prefix: str, *, bias: bool = False, correction: str = ""
+        self,
+        hidden_size: int,
+        experts: int,
+        routing: Routing,
+        prefix: str,
+        *,
+        bias: bool = False,
+        correction: str = "",
+        table: tuple[str, int] | None = None,
     ) -> Router:
         """Return what chooses the experts of a token, filled from `<prefix>.weight (experts, hidden_size)`.
 
@@ -403,6 +426,8 @@ class LayerBuilder(Protocol):
             bias: Whether the logits have a bias, `<prefix>.bias`.
             correction: Name of the checkpoint's tensor `(experts,)` with the biases of the choice, where `routing` says
                 that there is a `correction`.
+            table: Name of the checkpoint's tensor `(vocabulary, top_k)` of whole numbers, and the size of the
+                vocabulary: the experts of each token by its id (hash routing). Nothing is chosen then, only weighed.
         """
         ...
 
@@ -567,8 +592,27 @@ class LayerBuilder(Protocol):
         """
         ...
 
-    def picker(self, layer: int, *, num_heads: int, key_dim: int, scale: float, picks: int) -> PositionPicker:
-        """Return what chooses the positions that the queries of latent layers with `picks` see.
+    def compressed_attention(
+        self, layer: int, *, num_heads: int, head_dim: int, scale: float, ratio: int, picks: int | None = None
+    ) -> CompressedAttention:
+        """Return attention to compressed entries, with KV layer `layer`. The shape's features then name `compressed`,
+        and its `block_multiple` is one of `ratio`.
+
+        Args:
+            num_heads: Of this rank (`heads`). The entries are whole on every rank.
+            head_dim: Size of an entry, which is key and value of all heads.
+            scale: Factor of the scores.
+            ratio: Tokens that one entry stands for: a query at position p sees the first `(p + 1) // ratio` entries.
+            picks: Most entries that a query sees: those that a `picker` of as many and the same `ratio` chose; None: it
+                sees all.
+        """
+        ...
+
+    def picker(
+        self, layer: int, *, num_heads: int, key_dim: int, scale: float, picks: int, ratio: int = 1
+    ) -> PositionPicker:
+        """Return what chooses the positions that the queries of latent layers with `picks` see, or the entries that
+        those of compressed ones do.
 
         The score of a position is `sum over heads of weight * relu(scale * q @ key)`.
 
@@ -578,6 +622,8 @@ class LayerBuilder(Protocol):
             key_dim: Size of an index key.
             scale: Positive factor of the products.
             picks: Most positions that a query sees.
+            ratio: Tokens that one index key stands for. Where it is not 1, what is picked are entries of
+                `compressed_attention`, by their numbers, and the index key is that of an entry.
         """
         ...
 

@@ -30,7 +30,9 @@ class WeightRules(BaseModel):
             `(".experts.gate_up_proj", ".experts.{}.gate_up_proj.weight")`. `transpose` then speaks of the parts. A
             third entry is a number of experts whose rows stand one under another, `(experts * rows, columns)`; without
             it the dimension counts the experts. What a format has of a weight besides follows its name behind an
-            underscore: `.experts.gate_up_proj_scales` is that of `.experts.{}.gate_up_proj.weight_scales`.
+            underscore, or stands around it: `.experts.gate_up_proj_scales` is `.experts.{}.gate_up_proj.weight_scales`,
+            and `.experts._gate_up_proj_scale` is `.experts.{}.gate_up_proj._weight_scale`. One number is that of all
+            experts.
         kv_scales: Path of a KV layer's attention module after renaming, `{}` for the layer's number, below which
             checkpoints may have scales of a KV cache (`k_scale`, `v_scale`, `k_proj.output_scale`, ...); None where
             none are known.

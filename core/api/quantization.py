@@ -122,15 +122,19 @@ class Format(Protocol):
         ...
 
     def stored(self, site: LayerSite, part: str) -> Sequence[Stored]:
-        """Return the tensors of a part's weight; core adds its bias."""
+        """Return the tensors of a part's weight; core adds its bias.
+
+        The sizes of `site` are here those that the tensors have in the checkpoint: of a layer before ranks divide it,
+        of a fused module all of its outputs for each part.
+        """
         ...
 
     def read(self, site: LayerSite, part: str, tensors: Mapping[str, WeightTensor]) -> Part:
         """Return the part that `tensors`, by suffix, hold.
 
         They are cut: of a fused tensor, or of a layer that ranks divide, they hold what belongs to this part of the
-        site, and have its sizes. Those of other forms than `form` told (plain numbers of an update) are read
-        as what they are.
+        site, and have its sizes; where one of them is `whole`, none is cut, and `site` has the sizes of all. Those of
+        other forms than `form` told (plain numbers of an update) are read as what they are.
 
         Raises:
             CheckpointError: CORE-M160, they are not what the checkpoint says of itself.

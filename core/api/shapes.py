@@ -90,7 +90,7 @@ class ModelShape(BaseModel):
         num_heads, num_kv_heads, head_dim: Attention geometry.
         head_dims: Sizes of heads of all layers, where some have others than `head_dim`.
         features: Attention features it needs (`sliding_window`, `softcap`, `alibi`, `alibi_root`, `sinks`, `chunked`,
-            `value_dim`, `latent`, `picks`, `bidirectional`, `position_bias`).
+            `value_dim`, `latent`, `picks`, `compressed`, `bidirectional`, `position_bias`).
         dtype: The checkpoint's own dtype (`bfloat16`), a hint for `--dtype auto`.
         pooling: What it gives instead of tokens; None for a model that generates.
         ropes: Rotary embeddings that the model asks its layer builder for. Core refuses those that it cannot compute
@@ -100,6 +100,8 @@ class ModelShape(BaseModel):
         layers_key: Key of the configuration that gives the number of layers.
         recurrent: Whether layers keep states (`LayerBuilder.state`). What a request's blocks hold is then not all that
             decides its next token.
+        block_multiple: Tokens of a KV block are a multiple of this: of what one compressed entry stands for
+            (`LayerBuilder.compressed_attention`).
     """
 
     model_config = ConfigDict(frozen=True)
@@ -119,6 +121,7 @@ class ModelShape(BaseModel):
     weights: tuple[WeightShape, ...] = ()
     layers_key: str = "num_hidden_layers"
     recurrent: bool = False
+    block_multiple: int = 1
 
     @property
     def default_positions(self) -> int:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         AttentionBackend,
         AttentionLayer,
         AttentionSite,
+        CompressedSite,
         EncoderLayer,
         KVLayout,
         LatentSite,
@@ -80,7 +81,7 @@ class CachedAttention(Parameterised):
         group: Its cache group, whose plan it reads; bound with `kv`.
     """
 
-    site: AttentionSite | LatentSite | PickSite
+    site: AttentionSite | LatentSite | PickSite | CompressedSite
     kv_heads: int
     takes_scales: bool
     has_scales: bool = True

@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import torch
 
-from core.api.attention import AttentionSite, LatentSite, PickSite
+from core.api.attention import AttentionSite, CompressedSite, LatentSite, PickSite
 from core.api.errors import CheckpointError, PluginError
 from core.api.participants import TapPlace
 from core.api.products import ProductPlace
 from core.api.quantization import ROUTER, LayerSite
 from core.api.ranks import Ranks
 from core.layers.attention import AttentionModule, CachedAttention, EncoderModule, shared_attention, sinks_group
+from core.layers.compressed import CompressedModule, require_compressed
 from core.layers.cuts import Cut, Cuts, Joined
 from core.layers.embedding import ScaledEmbedding
-from core.layers.experts import Experts, Router
+from core.layers.experts import Experts, Router, TableRouter
 from core.layers.guard import LayerContext, Owners, blamed
 from core.layers.kernels import KernelTable
 from core.layers.latent import LatentModule, UpProjection, UpReader, require_latent
@@ -33,7 +34,7 @@ from core.layers.taps import Taps
 from core.layers.weights import BIAS, WeightGroup
 from core.ops import quick_gelu, relu, relu_squared, sigmoid, silu, tanh
 from core.ops.activation import Gated
-from core.plugins.handed import ATTENTION_LAYER, ENCODER_LAYER, LATENT_LAYER, PICKER, Handed
+from core.plugins.handed import ATTENTION_LAYER, COMPRESSED_LAYER, ENCODER_LAYER, LATENT_LAYER, PICKER, Handed
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from core.plugins.contracts import Contract
 
 T = TypeVar("T")
-S = TypeVar("S", LayerSite, AttentionSite, LatentSite, PickSite)
+S = TypeVar("S", LayerSite, AttentionSite, LatentSite, PickSite, CompressedSite)
 N = TypeVar("N", bound=Norm)
 
 _HOOKS = "hook plugins"
@@ -327,8 +328,16 @@ class Builder:
         return self._taps.place(name, TapPlace(prefix, width, size), kept)
 
     def router(
-        self, hidden_size: int, experts: int, routing: Routing, prefix: str, *, bias: bool = False, correction: str = ""
-    ) -> Router:
+        self,
+        hidden_size: int,
+        experts: int,
+        routing: Routing,
+        prefix: str,
+        *,
+        bias: bool = False,
+        correction: str = "",
+        table: tuple[str, int] | None = None,
+    ) -> Router | TableRouter:
         """Return what chooses the experts of a token. Its logits are float32."""
         if bool(correction) is not routing.correction:
             raise ValueError(
@@ -336,6 +345,10 @@ class Builder:
             )
         site = LayerSite(ROUTER, prefix, hidden_size, [("", experts)], bias)
         logits = Linear(site, self._store(Placed(site, whole(site))), self._context)
+        if table is not None:
+            name, vocabulary = table
+            # Whole numbers up to 2^24 are the same in float32.
+            return TableRouter(logits, self.parameter(name, (vocabulary, routing.top_k), dtype="float32"), routing)
         choice = self.parameter(correction, (experts,), dtype="float32") if correction else None
         return Router(logits, choice, routing, self.operation("route", experts=experts, top_k=routing.top_k))
 
@@ -504,15 +517,33 @@ class Builder:
         self.attentions.append(module)
         return module
 
-    def picker(self, layer: int, *, num_heads: int, key_dim: int, scale: float, picks: int) -> PickerModule:
-        """Return what picks positions for latent attention, with KV layer `layer`.
+    def compressed_attention(
+        self, layer: int, *, num_heads: int, head_dim: int, scale: float, ratio: int, picks: int | None = None
+    ) -> CompressedModule:
+        """Return attention to compressed entries, with KV layer `layer`.
+
+        Raises:
+            PluginError: CORE-P110, the attention backend has none, although it was chosen for such a model.
+        """
+        owner = self._context.owners.attention
+        backend = require_compressed(self._backend, owner)
+        site = CompressedSite(layer, num_heads, head_dim, scale, ratio, picks)
+        backed = self._ask(owner, "compressed()", COMPRESSED_LAYER, backend.compressed, site)
+        module = CompressedModule(site, backed, self._context)
+        self.attentions.append(module)
+        return module
+
+    def picker(
+        self, layer: int, *, num_heads: int, key_dim: int, scale: float, picks: int, ratio: int = 1
+    ) -> PickerModule:
+        """Return what picks positions for latent attention, or entries for compressed one, with KV layer `layer`.
 
         Raises:
             PluginError: CORE-P110, the attention backend has none, although it was chosen for such a model.
         """
         owner = self._context.owners.attention
         backend = require_picks(self._backend, owner)
-        site = PickSite(layer, num_heads, key_dim, scale, picks)
+        site = PickSite(layer, num_heads, key_dim, scale, picks, ratio)
         module = PickerModule(site, self._ask(owner, "picker()", PICKER, backend.picker, site), self._context)
         self.attentions.append(module)
         return module
@@ -608,7 +639,9 @@ class Builder:
         """Return what a plugin hands out for a place, or what hooks make of it; both fit the contract."""
         return self._wrapped(site, self._handed[owner].ask(what, contract, function, site), contract)
 
-    def _wrapped(self, site: LayerSite | AttentionSite | LatentSite | PickSite, layer: T, contract: Contract) -> T:
+    def _wrapped(
+        self, site: LayerSite | AttentionSite | LatentSite | PickSite | CompressedSite, layer: T, contract: Contract
+    ) -> T:
         """Return what hooks make of a layer."""
         if self._wrap is None:
             return layer

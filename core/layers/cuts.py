@@ -164,9 +164,6 @@ def cut_tensor(
         CheckpointError: CORE-M122, it is not as large as the model needs; CORE-M185, the cut divides what the tensor
             holds for several outputs or inputs together.
     """
-    for cut in cuts:
-        if stored.whole and not cut.complete:
-            raise _inside(tensor.name, cut, "everything", module)
     tensor = _unpadded(tensor, stored, cuts)
     _check_sizes(tensor, stored, cuts)
     axes = list(_axes(tensor, stored, cuts, module))
@@ -184,7 +181,7 @@ def _axes(tensor: WeightTensor, stored: Stored, cuts: tuple[Cut, Cut], module: s
         if tensor.encoding != stored.encoding:  # one number for each output and input
             yield _Axis(axis, cut, cut)
         elif cut.splits(group):
-            raise _inside(tensor.name, cut, f"{group} {what}", module)
+            raise inside(tensor.name, cut, f"{group} {what}", module)
         else:
             yield _Axis(axis, cut, cut.grouped(group, unit))
 
@@ -207,7 +204,8 @@ def _unpadded(tensor: WeightTensor, stored: Stored, cuts: tuple[Cut, Cut]) -> We
     return tensor
 
 
-def _inside(name: str, cut: Cut, group: str, module: str) -> CheckpointError:
+def inside(name: str, cut: Cut, group: str, module: str) -> CheckpointError:
+    """Return the error of a cut that divides what a tensor holds together: CORE-M185."""
     taken = f"{cut.start} to {cut.start + cut.count} of {cut.whole}"
     return CheckpointError(
         "CORE-M185",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from core.ops.experts import weights_of
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -25,11 +27,30 @@ class Router:
     def __init__(self, logits: Linear, correction: Parameter | None, routing: Routing, route: Operation) -> None:
         self._logits, self._correction, self._routing, self._route = logits, correction, routing, route
 
-    def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def __call__(self, x: Tensor, token_ids: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Choose the experts of each token, and weigh them."""
         correction = None if self._correction is None else self._correction()
         weights, ids = self._route(self._logits(x), correction, self._routing)
         return weights, ids
+
+
+class TableRouter:
+    """As `Router`, with the experts that a table names by a token's id: scores weigh them, and choose nothing.
+
+    Args:
+        logits: A layer with one output for each expert, in float32.
+        table: `(vocabulary, top_k)` float32, ids of experts.
+    """
+
+    def __init__(self, logits: Linear, table: Parameter, routing: Routing) -> None:
+        self._logits, self._table, self._routing = logits, table, routing
+
+    def __call__(self, x: Tensor, token_ids: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Weigh the experts of each token. Raises `ValueError` without ids."""
+        if token_ids is None:
+            raise ValueError("experts are named by a table of token ids, and the router is called without any")
+        ids = self._table()[token_ids].long()
+        return weights_of(self._logits(x), ids, self._routing), ids.int()
 
 
 class Experts:

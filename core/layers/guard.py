@@ -17,7 +17,7 @@ from core.api.errors import CoreError, PluginError
 from core.plugins.drivers import describe
 
 if TYPE_CHECKING:
-    from core.api.attention import AttentionSite, LatentSite, PickSite
+    from core.api.attention import AttentionSite, CompressedSite, LatentSite, PickSite
 
 PASSED = (CoreError, MemoryError, torch.OutOfMemoryError)
 """Errors that are nobody's mistake, or say themselves whose it is."""
@@ -113,7 +113,7 @@ class LayerContext(NamedTuple):
     dtype: torch.dtype
     owners: Owners = Owners()
 
-    def attention(self, site: AttentionSite | LatentSite | PickSite) -> Place:
+    def attention(self, site: AttentionSite | LatentSite | PickSite | CompressedSite) -> Place:
         """Return the place of what has KV layer `site.layer`."""
         return Place(f"attention layer {site.layer}", self.owners.attention, self.owners.model, self.device)
 

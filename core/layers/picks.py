@@ -105,6 +105,6 @@ def require_takes_picks(layer: object, owner: str) -> None:
 def _lacks(owner: str) -> PluginError:
     return PluginError(
         "CORE-P110",
-        f"the model needs latent attention to picked positions, which {owner} lacks.",
-        hint="The model's shape must name 'picks' among its features, or the backend must not.",
+        f"the model needs attention to picked positions, which {owner} lacks.",
+        hint="The model's shape must name 'picks' or 'compressed' among its features, or the backend must not.",
     )

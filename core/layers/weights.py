@@ -12,11 +12,12 @@ import torch
 
 from core.api.errors import CheckpointError, PluginError
 from core.api.forms import Stored
-from core.layers.cuts import cut_tensor
+from core.layers.cuts import Cut, cut_tensor
 from core.layers.damage import check_scales, located
 from core.layers.guard import blamed
 from core.layers.invented import invented_part
 from core.layers.params import INVENTED, Parameterised, Params, Target, generator, release, unusable
+from core.layers.parts import cut_part, whole_site
 from core.layers.roles import whole
 from core.ops.products import opened
 
@@ -39,6 +40,7 @@ class WeightGroup:
 
     Attributes:
         product: Multiplies with the parameters.
+        whole: The layer with the sizes that its tensors have in the checkpoint.
     """
 
     def __init__(
@@ -46,16 +48,30 @@ class WeightGroup:
     ) -> None:
         self.prefix = site.prefix
         self.cuts = cuts or whole(site)
-        self.site, self.product = site, product
+        self.site, self.product, self.whole = site, product, whole_site(site, self.cuts)
         self.format, self.owners = form, readers
         with blamed(readers[0], f"stored() of {site.kind} '{site.prefix}'"):
-            self.stored = [list(form.stored(site, name)) for name, _ in site.parts]
+            self.stored = [list(form.stored(self.whole, name)) for name, _ in site.parts]
         if site.bias:
             for stored in self.stored:
                 stored.append(Stored(BIAS, (0, None), padded=(stored[0].padded[0] if stored else 1, 1)))
         with blamed(readers[1], f"sizes() of {site.kind} '{site.prefix}'"):
             self.sizes = product.sizes()
         self.layers: list[Parameterised] = []
+
+    def undivided(self, index: int) -> bool:
+        """Whether a part is read as a whole, and cut then: one of its tensors cannot be taken in pieces."""
+        complete = self.cuts.outputs[index].complete and self.cuts.inputs.complete
+        return not complete and any(one.whole for one in self.stored[index])
+
+    def read(self, index: int, tensors: Mapping[str, WeightTensor]) -> Part:
+        """Return a part as the format reads it, with what this layer takes."""
+        undivided = self.undivided(index)
+        site = self.whole if undivided else self.site
+        name, rows = site.parts[index]
+        part = self.format.read(site, name, tensors)
+        _check_rows(part, rows, f"{self.owners[0]}: read() of '{site.module(name)}'")
+        return cut_part(part, self.cuts.outputs[index], self.cuts.inputs, site.module(name)) if undivided else part
 
     @property
     def final_bytes(self) -> int:
@@ -114,7 +130,10 @@ class WeightFilling:
         group, given = self._group, self._given[index]
         stored = next(one for one in group.stored[index] if one.suffix == suffix)
         module = group.site.module(group.site.parts[index][0])
-        given[suffix] = cut_tensor(tensor, stored, (group.cuts.outputs[index], group.cuts.inputs), module, done)
+        cuts = group.cuts.outputs[index], group.cuts.inputs
+        if group.undivided(index) and suffix != BIAS:
+            cuts = Cut.all(cuts[0].whole), Cut.all(cuts[1].whole)
+        given[suffix] = cut_tensor(tensor, stored, cuts, module, done)
         return self._pack(index) if len(given) == len(group.stored[index]) else 0
 
     def ready(self) -> list[tuple[Parameterised, Params]]:
@@ -150,10 +169,9 @@ class WeightFilling:
 
     def _read(self, index: int, module: str) -> Part:
         """Return a part with its bias, and with what opens its codes."""
-        group, (name, rows), given = self._group, self._group.site.parts[index], self._given[index]
+        given, rows = self._given[index], self._group.site.parts[index][1]
         with unusable(f"layer '{module}'"):
-            part = group.format.read(group.site, name, {key: one for key, one in given.items() if key != BIAS})
-            _check_rows(part, rows, f"{group.owners[0]}: read() of '{module}'")
+            part = self._group.read(index, {key: one for key, one in given.items() if key != BIAS})
             check_scales(part, given.values(), module)
             if BIAS in given:
                 part.bias = given[BIAS].dense(torch.float32).view(rows)

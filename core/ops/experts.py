@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.nn.functional import softplus
 
 from core.ops.products import ReferenceProduct
 
@@ -61,6 +62,8 @@ def _capped(logits: Tensor, routing: Routing) -> Tensor:
 
 
 def _scores(logits: Tensor, routing: Routing) -> Tensor:
+    if routing.score == "sqrt_softplus":
+        return softplus(logits).sqrt()
     return logits.softmax(-1) if routing.score == "softmax" else logits.sigmoid()
 
 

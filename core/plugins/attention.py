@@ -3,11 +3,34 @@
 from __future__ import annotations
 
 from core.api.descriptors import AttentionRequest, AttentionSpec
+from core.api.errors import ConfigError
+from core.api.shapes import ModelShape
 from core.api.verdict import Verdict
 from core.plugins.drivers import Candidate
 from core.plugins.foundation import Foundation, refined
 from core.plugins.kinds import ATTENTION
 from core.plugins.select import Selector
+
+
+def block_size_of(given: int | None, preferred: int, shape: ModelShape) -> int:
+    """Return the tokens of a KV block.
+
+    Args:
+        given: What the user asked for; None: the fewest of at least `preferred` that suit the model.
+
+    Raises:
+        ConfigError: CORE-C122, `given` does not suit the model.
+    """
+    multiple = shape.block_multiple
+    if given is None:
+        return -(-preferred // multiple) * multiple
+    if given % multiple:
+        raise ConfigError(
+            "CORE-C122",
+            f"KV blocks of {given} tokens do not suit the model, which keeps entries that stand for {multiple}.",
+            hint=f"Set --block-size to a multiple of {multiple}, or leave it out.",
+        )
+    return given
 
 
 def choose_attention(

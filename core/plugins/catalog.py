@@ -14,6 +14,7 @@ from urllib.parse import unquote, urlsplit
 from core.api.errors import PluginError
 from core.plugins.kinds import kind_of
 from core.plugins.known import Known, Table, advice, normalise
+from core.plugins.unchanged import Unchanged
 from core.signals import SignalExit
 from core.suggest import FEW, nearest
 
@@ -226,7 +227,7 @@ def _installed() -> Iterator[Entry]:
     seen: set[str] = set()
     for dist in importlib.metadata.distributions():
         try:
-            entries = entries_of(dist)
+            entries = _entries.of(dist)
         except PluginError as error:
             log.warning("%s", error)
             continue
@@ -252,6 +253,9 @@ def entries_of(dist: importlib.metadata.Distribution) -> list[Entry]:
         hint = "Install it again, or delete that folder; until then its plugins take no part."
         raise PluginError("CORE-P131", f"plugin metadata in {place} cannot be read: {reason}.", hint=hint) from error
     return [Entry(point.group, point.name, name, version, point.value) for point in points]
+
+
+_entries = Unchanged(entries_of, ("entry_points.txt", "METADATA", "PKG-INFO"))
 
 
 def project_of(dist: importlib.metadata.Distribution) -> Path | None:

@@ -20,6 +20,7 @@ ATTENTION_LAYER = Contract(
 ENCODER_LAYER = Contract("attention:EncoderLayer")
 LATENT_LAYER = Contract("attention:LatentLayer", ("attention:AfterLoad", "attention:TakesPicks"))
 PICKER = Contract("attention:Picker", ("attention:AfterLoad",))
+COMPRESSED_LAYER = Contract("attention:CompressedLayer", ("attention:AfterLoad",))
 COMPILED_GRAMMAR = Contract("structured:CompiledGrammar")
 GRAMMAR_MATCHER = Contract("structured:GrammarMatcher")
 OUTPUT_PARSER = Contract("parsers:OutputParser")

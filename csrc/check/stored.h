@@ -14,7 +14,7 @@ namespace {
 // numbers as float32, float16 and e4m3 and as an exponent.
 inline void fill_panels(int64_t format, int64_t inputs, int64_t panels, char* to) {
   int64_t panel = core_cpu_gemm_panel(format, inputs), lines = core::gemm::line_bytes(format, inputs);
-  bool float8 = format >= CORE_GEMM_E4M3 && format <= CORE_GEMM_E4M3_32;
+  bool float8 = (format >= CORE_GEMM_E4M3 && format <= CORE_GEMM_E4M3_32) || format >= CORE_GEMM_E5M2;
   for (int64_t i = 0; i < panels * panel; ++i) {
     int byte = i % panel < lines ? std::rand() >> 4 & (float8 ? 0xbf : 0xff) : 0x28 + (std::rand() >> 4 & 7);
     to[i] = static_cast<char>(byte);

@@ -21,6 +21,8 @@ ROOT = Path(__file__).parents[2]
 NUMBER = itertools.count()
 KIT = (sys.executable, "-m", "pytest", "--core-plugin-conformance")
 KIT_SECONDS = 3000
+LONG = "any_split_gives_the_same_events or work_is_linear"
+"""Checks of parsers that take half the kit's time."""
 
 METADATA = "Metadata-Version: 2.4\nName: {dist}\nVersion: 1.0\nSummary: Broken on purpose\nLicense-Expression: MIT\n"
 
@@ -39,13 +41,23 @@ def one_thread():
 def kit_report(tmp_path_factory: pytest.TempPathFactory) -> dict:
     """The report of the kit over every plugin and every example of this checkout, by the command that strangers run.
 
+    Without the `LONG` checks: `plugins/tool_parsers/*/tests` make them of every family, and `long_kit_report` is those.
     It takes minutes of one processor; the other worker of pytest-xdist goes on with other files meanwhile.
     """
-    folder = tmp_path_factory.mktemp("kit")
+    return _kit_report(tmp_path_factory.mktemp("kit"), f"not ({LONG})")
+
+
+@pytest.fixture(scope="session")
+def long_kit_report(tmp_path_factory: pytest.TempPathFactory) -> dict:
+    """As `kit_report`, of the `LONG` checks alone."""
+    return _kit_report(tmp_path_factory.mktemp("long"), LONG)
+
+
+def _kit_report(folder: Path, checks: str) -> dict:
     sources = [_install(file.parent, folder / "site") for file in ROOT.glob("examples/plugins/*/pyproject.toml")]
     path = os.pathsep.join(filter(None, [str(folder / "site"), *sources, os.environ.get("PYTHONPATH")]))
     done = subprocess.run(
-        [*KIT, "--core-conformance-report", "report.json", "-p", "no:cacheprovider", "-q"],
+        [*KIT, "--core-conformance-report", "report.json", "-k", checks, "-p", "no:cacheprovider", "-q"],
         cwd=folder,
         env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path},
         stdin=subprocess.DEVNULL,

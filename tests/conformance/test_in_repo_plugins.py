@@ -58,6 +58,15 @@ def test_the_plugin_passes(kit_report, group, name, dist):
         assert mine[0]["level"] == max(one["level"] for one in checks if one["status"] == "passed")
 
 
+@pytest.mark.exhaustive
+def test_every_parser_passes_what_takes_long(long_kit_report):
+    parsers = [one for one in long_kit_report["plugins"] if one["checks"]]
+    assert {one["group"] for one in parsers} == {"core.tool_parsers"}
+    assert len(parsers) == sum(group == "core.tool_parsers" for group, _, _ in [*PLUGINS, *EXAMPLES])
+    made = [(one["name"], check["check"], check["status"]) for one in parsers for check in one["checks"]]
+    assert len(made) == 2 * len(parsers) and [one for one in made if one[2] != "passed"] == []
+
+
 def test_the_report_says_what_it_holds_for(kit_report):
     assert kit_report["versions"].keys() >= {"core", "python", "torch"}
     assert kit_report["format"] == 1

@@ -136,9 +136,9 @@ def test_a_model_of_its_own_streams_and_leaves_nothing(terminal, folder):
 
 
 @pytest.mark.parametrize("how", ["hangup", "term", "kill"])
-def test_a_model_of_its_own_ends_with_its_command(terminal, folder, how):
-    chat = terminal("run", "smollm2", *LOCAL)
-    chat.expect("chatting with smollm2")
+def test_a_model_of_its_own_ends_with_its_command(terminal, tiny, folder, how):
+    chat = terminal("run", str(tiny), *LOCAL)
+    chat.expect("chatting with")
     family = psutil.Process(chat.process.pid).children(recursive=True)
     if how == "hangup":
         chat.hang_up()
@@ -150,9 +150,9 @@ def test_a_model_of_its_own_ends_with_its_command(terminal, folder, how):
         assert left_by_a_model(folder) == []
 
 
-def test_an_engine_that_dies_ends_its_answers_and_not_the_chat(terminal, folder):
-    chat = terminal("run", "smollm2", *LOCAL, "--engine-restarts", "0")
-    chat.expect("chatting with smollm2")
+def test_an_engine_that_dies_ends_its_answers_and_not_the_chat(terminal, tiny, folder):
+    chat = terminal("run", str(tiny), *LOCAL, "--engine-restarts", "0")
+    chat.expect("chatting with")
     (engine,) = psutil.Process(chat.process.pid).children(recursive=True)
     engine.kill()
     for _ in range(2):

@@ -17,7 +17,12 @@ SECONDS = 120
 BAD = ("Traceback", "Exception ignored", "never retrieved", "Error in sys.")
 FIRST = 12
 """Calls until the command has said what Ctrl-C means: earlier than that the interpreter is asked, which starts up."""
-SHARES = tuple(share / 16 for share in range(17))
+QUICK = tuple(share / 4 for share in range(5))
+SHARES = tuple(share / 16 for share in range(17) if share % 4)
+"""Parts of a run after which it is sent a signal."""
+few_and_many = pytest.mark.parametrize(
+    "shares", [pytest.param(QUICK, id="few"), pytest.param(SHARES, id="many", marks=pytest.mark.exhaustive)]
+)
 
 RUN = """
 import os, signal, sys
@@ -65,7 +70,7 @@ def check(done, sent, number):
     assert not sent.exists() or done.returncode in (128 + number, -number, 0, 1, 2), (done.returncode, said)
 
 
-def every_point(words, tmp_path, shares=SHARES, numbers=(signal.SIGINT, signal.SIGTERM), stdin=""):
+def every_point(words, tmp_path, shares, numbers=(signal.SIGINT, signal.SIGTERM), stdin=""):
     total, done = calls_of(words, tmp_path / "never", stdin)
     assert not any(word in done.stderr for word in BAD), done.stderr
     ended = 0
@@ -129,20 +134,29 @@ def batch(tmp_path):
     [("plugins", "list"), ("config",), ("ls",), ("--help",), ("pull", "/nowhere/at/all"), ("chat", "--quick", "hi")],
     ids=" ".join,
 )
-def test_quick_commands(words, url, tmp_path):
+@few_and_many
+def test_quick_commands(words, shares, url, tmp_path):
     more = ("--url", url) if words[0] == "chat" else ()
-    every_point((*words, *more), tmp_path, SHARES[::2])
+    every_point((*words, *more), tmp_path, shares)
 
 
-def test_a_batch(batch, url, tmp_path):
+@few_and_many
+def test_a_batch(shares, batch, url, tmp_path):
     out = tmp_path / "out.jsonl"
     words = ("run-batch", "-i", batch, "-o", out, "--url", url, "--overwrite", "--concurrency", "2")
-    every_point(words, tmp_path)
+    every_point(words, tmp_path, shares)
 
 
-def test_a_batch_with_a_model(batch, tiny, tmp_path):
+@pytest.mark.parametrize(
+    "shares",
+    [
+        pytest.param((0.6, 0.9, 0.97), id="few"),
+        pytest.param((0.3, 0.8, 1), id="many", marks=pytest.mark.exhaustive),
+    ],
+)
+def test_a_batch_with_a_model(shares, batch, tiny, tmp_path):
     words = ("run-batch", "-i", batch, "-o", tmp_path / "out.jsonl", "--model", tiny, "--overwrite", *LOCAL)
-    every_point(words, tmp_path, (0.3, 0.6, 0.8, 0.9, 0.97, 1), (signal.SIGTERM,))
+    every_point(words, tmp_path, shares, (signal.SIGTERM,))
 
 
 def test_a_chat_with_a_model(tiny, tmp_path):
@@ -164,16 +178,23 @@ def served(words, sent, at=0, number=signal.SIGTERM):
     return subprocess.CompletedProcess(command, process.returncode, "".join(lines), errors)
 
 
-def test_a_server(tiny, tmp_path):
+@pytest.mark.parametrize(
+    "shares",
+    [
+        pytest.param((0.3, 0.8, 0.97), id="few"),
+        pytest.param((0.02, 0.6, 0.9, 1), id="many", marks=pytest.mark.exhaustive),
+    ],
+)
+def test_a_server(shares, tiny, tmp_path):
     words = ("serve", tiny, "--port", "0", *LOCAL)
     done = served(words, tmp_path / "never")
     total, ended = int(done.stderr.rpartition("calls=")[2].split()[0]), 0
-    for index, share in enumerate((0.02, 0.3, 0.6, 0.8, 0.9, 0.97, 1)):
+    for index, share in enumerate(shares):
         number, sent = (signal.SIGTERM, signal.SIGINT)[index % 2], tmp_path / f"sent{index}"
         done = served(words, sent, int(total * share), number)
         check(done, sent, number)
         ended += sent.exists() and done.returncode in (128 + number, -number)
-    assert ended > 2
+    assert ended > len(shares) // 3
 
 
 def test_a_benchmark(tiny, tmp_path):

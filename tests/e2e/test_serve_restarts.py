@@ -415,7 +415,7 @@ def _settled(server):
 
 
 @pytest.mark.covers("ENG-06")
-@pytest.mark.parametrize("kills", [5, pytest.param(20, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.exhaustive)])
 def test_kills_in_a_row_under_load_lose_nothing(launch, tiny, tmp_path, kills):
     server = launch(str(tiny), *FLAGS, TMPDIR=str(tmp_path)).wait_ready()
     prompts = [f"{index} and" for index in range(6)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 
 import pytest
@@ -199,10 +200,13 @@ HOSTILE = ("<tool_call>" * 40, '{"name": "' + "{[" * 200, "[" * 300, "<think>" *
 @pytest.mark.parametrize("name", ["qwen3_coder", "kimi_k2", "pythonic"])
 def test_broken_answers_are_answers(switch, name):
     good = written(name)
-    for script in (*HOSTILE, good[: len(good) // 2], good[5:], good.replace('"', "'"), good[::-1]):
-        sent = body(script, name)
-        answer = whole(switch, sent)
-        assert plain(streamed(switch, sent)) == plain(answer)
+    scripts = (*HOSTILE, good[: len(good) // 2], good[5:], good.replace('"', "'"), good[::-1])
+    sent = [body(script, name) for script in scripts]
+    with ThreadPoolExecutor(len(sent)) as pool:  # steps of many rows take hardly longer than those of one
+        streams = pool.map(lambda one: streamed(switch, one), sent)
+        answers = pool.map(lambda one: whole(switch, one), sent)
+    for stream, answer in zip(streams, answers, strict=True):
+        assert plain(stream) == plain(answer)
         for call in answer["message"].get("tool_calls") or ():
             assert isinstance(json.loads(call["function"]["arguments"]), dict)
     assert len(plain(whole(switch, body(good, name)))[2]) == len(CALLS)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from math import prod
 from pathlib import Path
 
 import pytest
+import tokenizers
 import torch
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -115,3 +118,83 @@ def test_gguf_files_hold_the_demo_models_values(tmp_path, monkeypatch, kind):
     assert tensors["output_norm.weight"].tensor_type.name == "F32"
     assert reader.get_field("tokenizer.ggml.tokens").contents() == ["a", "b"]
     assert reader.get_field("llama.block_count").contents() == 1
+
+
+@pytest.fixture
+def tiny(monkeypatch):
+    """Small models of the kinds that are compared, and where the rows of a vocabulary begin to be zero."""
+    monkeypatch.syspath_prepend(str(ROOT))
+    from benchmarks.compare import shapes
+    from benchmarks.compare.shapes import dense, files
+
+    sizes = {"hidden": 256, "layers": 2, "heads": 4, "kv_heads": 2, "head_dim": 64, "size": 512}
+    made = {
+        "llama": dense._llama("tiny", dense.Dense(**sizes)),
+        "qwen3": dense._qwen3("tiny", dense.Dense(**sizes, head_norms=True), tied=False),
+        "gemma3": dense._gemma3("tiny", dense.Dense(**sizes, head_norms=True, post_norms=True, window=8)),
+    }
+    small = {name: replace(shape, vocabulary=320) for name, shape in made.items()}
+    monkeypatch.setattr(shapes, "SHAPES", small)
+    monkeypatch.setattr(files, "KNOWN", 280)
+    return small
+
+
+def _answers(model: Path) -> list[int]:
+    from core import LLM, SamplingParams
+
+    sizes = {"max_model_len": 64, "max_num_seqs": 2, "kv_memory": "16MiB"}
+    with LLM(str(model), dtype="bfloat16", prefix_caching=False, **sizes) as llm:
+        params = SamplingParams(temperature=0.0, ignore_eos=True, max_tokens=12, detokenize=False)
+        return list(llm.generate([{"prompt_token_ids": list(range(20, 40))}], params)[0].outputs[0].token_ids)
+
+
+@pytest.mark.parametrize("name", ["llama", "qwen3", "gemma3"])
+def test_shapes_are_models_in_every_form(tmp_path, tiny, name):
+    from transformers import AutoModelForCausalLM
+
+    from benchmarks.compare import models
+    from benchmarks.compare.cases import OFFLINE
+    from benchmarks.compare.shapes import stored
+
+    (tmp_path / "smollm2-bf16").mkdir()
+    words = tokenizers.models.WordLevel({f"w{number}": number for number in range(280)}, "w0")
+    tokenizers.Tokenizer(words).save(str(tmp_path / "smollm2-bf16" / "tokenizer.json"))
+    shape, found = tiny[name], {}
+    plain = {tensor: 2 * prod(size) for tensor, size in shape.tensors()}
+    for form in ("bf16", "gguf-bf16", "w8a8", "awq"):
+        made = models.prepare(tmp_path, f"{name}:{form}")
+        found[form] = stored.tensor_bytes(made)
+        if form.endswith("bf16") or name == "llama":
+            answers = _answers(made)
+            assert len(answers) == 12 and max(answers) < 280
+    assert found["bf16"] == plain
+    _, told = AutoModelForCausalLM.from_pretrained(tmp_path / f"{name}-bf16", output_loading_info=True)
+    assert not told["missing_keys"] and not told["unexpected_keys"]
+    assert sum(found["gguf-bf16"].values()) > sum(plain.values())  # norms are float32
+    linears = sum(size for tensor, size in plain.items() if tensor.endswith("_proj.weight"))
+    for form, share in (("w8a8", 0.5), ("awq", 0.25)):
+        saved = sum(plain.values()) - sum(found[form].values())
+        assert (1 - share - 0.03) * linears < saved < (1 - share) * linears
+    work = stored.work(shape, tmp_path / f"{name}-bf16", OFFLINE)
+    embedding = 0 if shape.tied else plain["model.embed_tokens.weight"]
+    assert work["tokens"]["decode"]["bytes"] == sum(plain.values()) - embedding + shape.kv_bytes(16 + 64)
+    assert work["tokens"]["prefill"]["operations"] == 2 * shape.prompt_products(1024) / 1024
+    assert set(work["tokens"]) == {"decode", "prefill"}
+    assert work["weights_mib"] == sum(plain.values()) / 2**20
+
+
+def test_other_types_are_made_by_llama_cpps_program(tmp_path, tiny, monkeypatch):
+    from benchmarks.compare import models
+
+    ran = []
+
+    def run(program, source, target, kind):
+        ran.append((program, Path(source).name, kind))
+        Path(target).write_bytes(Path(source).read_bytes())
+
+    monkeypatch.setattr(models, "run", run)
+    monkeypatch.setattr(models.llama_cpp, "quantizer", lambda folder: folder / "llama-quantize")
+    folder = tmp_path / "models"
+    assert models.prepare(folder, "llama:gguf-q4_k_m").name == "llama-q4_k_m.gguf"
+    assert ran == [(str(tmp_path / "llama-quantize"), "llama-bf16.gguf", "Q4_K_M")]
+    assert (folder / "llama-bf16.gguf").exists() and not list(folder.glob("partial*"))

@@ -13,7 +13,11 @@ GREEDY = SamplingParams(temperature=0.0, max_tokens=8, ignore_eos=True)
 OPTIONS = {"dtype": "float32", "num_blocks": 60, "block_size": 8}
 BOTH = {**OPTIONS, "participant": ["shop", "choir"]}
 LENGTHS = ((20, 0), (30, 1), (9, 2))
-WAYS = [("inproc", 0), ("inproc", 1), ("inproc", 2), ("subprocess", 0), ("subprocess", 1), ("subprocess", 2)]
+WAYS = [
+    *(("inproc", depth) for depth in range(3)),
+    ("subprocess", 1),
+    *(pytest.param("subprocess", depth, marks=pytest.mark.exhaustive) for depth in (0, 2)),
+]
 
 
 def ids(outputs):

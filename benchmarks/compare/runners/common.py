@@ -26,20 +26,43 @@ def prompts(case: dict[str, Any], seed: int) -> list[list[int]]:
     return [[source.randrange(FIRST_TOKEN, TOKENS) for _ in range(case["input_len"])] for _ in range(case["batch"])]
 
 
-def time_cases(spec: dict[str, Any], generate: Callable[[list[list[int]], int], int]) -> dict[str, list[float]]:
-    """Time `generate(prompts, output_len)`, which returns the tokens it made: one run to warm up, then the repeats."""
+Generate = Callable[[list[list[int]], int], int]
+"""`generate(prompts, output_len)` returns the tokens that it made."""
+
+
+def time_cases(spec: dict[str, Any], generate: Generate) -> dict[str, list[float]]:
+    """Time all cases: one run to warm up, then the repeats; a single run of those that take minutes."""
     found: dict[str, list[float]] = {}
     for case in spec["cases"]:
-        seconds = []
-        for repeat in range(1 + spec["repeats"]):
-            batch = prompts(case, seed=repeat)
-            begin = time.perf_counter()
-            made = generate(batch, case["output_len"])
-            seconds.append(time.perf_counter() - begin)
-            if made != case["batch"] * case["output_len"]:
-                raise SystemExit(f"{case['name']}: {made} tokens instead of {case['batch'] * case['output_len']}")
-        found[case["name"]] = seconds[1:]
+        if case.get("held"):
+            found[case["name"]] = time_held(spec, case, generate)
+            continue
+        once = case.get("once")
+        seconds = [_timed(generate, case, prompts(case, seed=n), case["output_len"]) for n in range(_runs(spec, case))]
+        found[case["name"]] = seconds if once else seconds[1:]
     return found
+
+
+def time_held(spec: dict[str, Any], case: dict[str, Any], generate: Generate) -> list[float]:
+    """Return the seconds of the tokens after the first, of every repeat: the prefix cache is to hold the prompt."""
+    batch = prompts(case, seed=0)
+    _timed(generate, case, batch, case["output_len"])
+    lengths = (case["output_len"], 1)
+    pairs = [[_timed(generate, case, batch, length) for length in lengths] for _ in range(spec["repeats"])]
+    return [whole - first for whole, first in pairs]
+
+
+def _runs(spec: dict[str, Any], case: dict[str, Any]) -> int:
+    return 1 if case.get("once") else 1 + int(spec["repeats"])
+
+
+def _timed(generate: Generate, case: dict[str, Any], batch: list[list[int]], output_len: int) -> float:
+    begin = time.perf_counter()
+    made = generate(batch, output_len)
+    seconds = time.perf_counter() - begin
+    if made != len(batch) * output_len:
+        raise SystemExit(f"{case['name']}: {made} tokens instead of {len(batch) * output_len}")
+    return seconds
 
 
 def since_start() -> float:

@@ -13,9 +13,10 @@ def main() -> None:
     llm = LLM(
         spec["model"],
         dtype=spec["dtype"],
-        max_model_len=2048,
+        max_model_len=spec["max_len"],
         max_num_seqs=64,
-        enable_prefix_caching=False,
+        kv_cache_memory_bytes=spec["kv_mib"] << 20,
+        enable_prefix_caching=any(case["held"] for case in spec["cases"]),
         distributed_executor_backend="uni",
         disable_log_stats=True,
     )

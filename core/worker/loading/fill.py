@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import count, takewhile
 from typing import TYPE_CHECKING
 
 import torch
@@ -99,11 +100,21 @@ class WeightFiller:
         if each is None:
             yield name, Transposed(tensor) if self._names.transposes(tensor.name) else tensor
             return
+        if math.prod(tensor.shape) == 1 and each[1] is None:
+            yield from self._for_all_experts(tensor, each[0])
+            return
         for one in each_expert(tensor, *each):
             if self._names.leaves_out(one.name):
                 one.release()
             else:
                 yield one.name, Transposed(one) if self._names.transposes(one.name) else one
+
+    def _for_all_experts(self, tensor: WeightTensor, name: str) -> Iterator[tuple[str, WeightTensor]]:
+        """Yield a tensor of one number, such as a scale of all experts, with the name that each of them has for it."""
+        numbers = count()
+        yield name.format(next(numbers)), tensor
+        names = map(name.format, numbers)
+        yield from ((own, tensor) for own in takewhile(self._targets.__contains__, names))
 
 
 def _check_complete(unexpected: list[str], missing: list[str]) -> None:

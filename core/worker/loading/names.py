@@ -52,6 +52,12 @@ class NameMap:
             begins, found, further = name.rpartition(f"{ending}_")
             if found and "." not in further and each.endswith(".weight"):
                 return f"{begins}{each}_{further}", next(iter(count), None)
+        # Or before and behind its name: `_gate_up_proj_scale` -> `gate_up_proj._weight_scale`.
+        for ending, each, *count in self._rules.experts:
+            path, _, last = ending.rpartition(".")
+            begins, found, further = name.rpartition(f"{path}._{last}_")
+            if found and "." not in further and each.endswith(".weight"):
+                return f"{begins}{each.removesuffix('weight')}_weight_{further}", next(iter(count), None)
         return None
 
     def leaves_out(self, name: str) -> bool:

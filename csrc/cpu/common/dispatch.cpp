@@ -37,7 +37,9 @@ Isa best_neon() {
 }
 #endif
 
-#if defined(__linux__) && defined(__x86_64__) && defined(CORE_HAVE_AMX)
+#if defined(CORE_EMULATED_TILES)
+bool amx_usable() { return true; }  // see check/emulated_tiles.h
+#elif defined(__linux__) && defined(__x86_64__) && defined(CORE_HAVE_AMX)
 // CPUID leaf 7 tells AMX; gcc 12's __builtin_cpu_supports does not know its name.
 bool amx_in_processor() {
   unsigned a = 7, b = 0, c = 0, d = 0;
@@ -141,7 +143,7 @@ Isa isa() { return static_cast<Isa>(current().load(std::memory_order_relaxed)); 
 }  // namespace core
 
 // Grows whenever an argument struct or an entry changes; the loader refuses a library of another number.
-CORE_API int64_t core_cpu_abi() { return 14; }
+CORE_API int64_t core_cpu_abi() { return 15; }
 
 // Name of the level in use.
 CORE_API const char* core_cpu_isa() { return core::kNames[static_cast<int>(core::isa())]; }

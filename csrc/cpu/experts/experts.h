@@ -12,7 +12,7 @@
 
 constexpr int64_t CORE_MOST_EXPERTS = 2048;  // that can be chosen among
 
-enum core_score : int64_t { CORE_SOFTMAX = 0, CORE_SIGMOID = 1 };
+enum core_score : int64_t { CORE_SOFTMAX = 0, CORE_SIGMOID = 1, CORE_SQRT_SOFTPLUS = 2 };
 
 // What groups of experts are chosen by: the largest score of each, or the sum of the two largest.
 enum core_group_by : int64_t { CORE_GROUP_MAX = 0, CORE_GROUP_TOP2 = 1 };

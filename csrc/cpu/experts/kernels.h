@@ -90,10 +90,17 @@ void softmax(float* values, int64_t count) {
   for (int64_t i = 0; i < count; i += kLanes) store(values + i, load(values + i) / sums);
 }
 
+// The square root of log(1 + exp(x)); of large numbers the logarithm is the number itself.
+float sqrt_softplus(float x) { return __builtin_sqrtf(x > 20.0f ? x : __builtin_log1pf(__builtin_expf(x))); }
+
 // Scores of `count` logits; there is room for a whole vector behind them.
 void score(int64_t kind, float* values, int64_t count) {
   for (int64_t i = count; i < round_up(count, kLanes); ++i) values[i] = kNone;
   if (kind == CORE_SOFTMAX) return softmax(values, count);
+  if (kind == CORE_SQRT_SOFTPLUS) {
+    for (int64_t i = 0; i < count; ++i) values[i] = sqrt_softplus(values[i]);
+    return;
+  }
   for (int64_t i = 0; i < count; i += kLanes) store(values + i, sigmoid(load(values + i)));
 }
 

@@ -128,7 +128,7 @@ CORE_INLINE vf load_e4m3(const char* from) {
   __m128i codes = _mm_cvtepu8_epi16(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from)));
   return (vf)_mm256_cvtph_ps(_mm_slli_epi16(codes, 7));
 #else
-  return widen_e4m3<false>(load_exponents(from) << 24);
+  return widen_top<E4m3, false>(load_exponents(from) << 24);
 #endif
 }
 

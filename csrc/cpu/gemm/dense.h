@@ -31,10 +31,11 @@ constexpr Kernel group_kernel() {
   return kernel;
 }
 
-// Of every format of floats, in their order; `F`: what e4m3 is multiplied as.
-#define CORE_FLOAT_KERNELS(F)                                                                      \
-  {dense_kernel<F>(), group_kernel<F, 4>(), group_kernel<F, 1>(), group_kernel<WideTable<Nf4>, 2>(), \
-   group_kernel<WideTable<Fp4>, 2>()}
+// Of every format of floats, in their order; `F`: what float8 is multiplied as.
+#define CORE_FLOAT_KERNELS(F)                                                                                    \
+  {dense_kernel<F<E4m3>>(),           group_kernel<F<E4m3>, 4>(),         group_kernel<F<E4m3>, 1>(),            \
+   group_kernel<WideTable<Nf4>, 2>(), group_kernel<WideTable<Fp4>, 2>(), dense_kernel<F<E5m2>>(),               \
+   group_kernel<F<E5m2>, 4>(),        group_kernel<F<E5m2>, 1>()}
 
 #if defined(__AVX512BF16__)
 // Many rows: panels are widened to bf16 once for all of them.
@@ -54,7 +55,7 @@ const Kernel bf16_kernel = dense_kernel<Bf16>();
 // int8 is exact in bf16.
 const Kernel w8a16_kernel = widened(expand_int8);
 extern const Kernel float_kernels[kFloatFormats], wide_float_kernels[kFloatFormats];
-const Kernel float_kernels[kFloatFormats] = CORE_FLOAT_KERNELS(Bf16E4m3);
+const Kernel float_kernels[kFloatFormats] = CORE_FLOAT_KERNELS(Bf16Float8);
 const Kernel wide_float_kernels[kFloatFormats] = CORE_WIDE_FLOATS(widened, widened);
 #else
 extern const Kernel f32_kernel, bf16_kernel, w8a16_kernel;
@@ -62,7 +63,7 @@ const Kernel f32_kernel = dense_kernel<F32>();
 const Kernel bf16_kernel = dense_kernel<WideBf16>();
 const Kernel w8a16_kernel = dense_kernel<WideInt8>();
 extern const Kernel float_kernels[kFloatFormats];
-const Kernel float_kernels[kFloatFormats] = CORE_FLOAT_KERNELS(WideE4m3);
+const Kernel float_kernels[kFloatFormats] = CORE_FLOAT_KERNELS(WideFloat8);
 #endif
 }  // namespace CORE_VARIANT
 }  // namespace gemm

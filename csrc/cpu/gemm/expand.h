@@ -38,11 +38,12 @@ void expand_int8(const Call& call, const Tile& tile, char* scratch) {
   }
 }
 
-void expand_e4m3(const Call& call, const Tile& tile, char* scratch) {
+template <typename C>
+void expand_float8(const Call& call, const Tile& tile, char* scratch) {
   for (int64_t panel = 0; panel < tile.panels; ++panel) {
     const char* w = panel_of(call, tile.panel + panel);
     for (int64_t line = 0; line < call.inputs / 4; ++line, scratch += 128) {
-      PairsOf pairs = widen_pairs(load_bits(w + line * 64));
+      PairsOf pairs = widen_pairs<C>(load_bits(w + line * 64));
       _mm512_store_si512(scratch, pairs.first);
       _mm512_store_si512(scratch + 64, pairs.second);
     }
@@ -50,7 +51,7 @@ void expand_e4m3(const Call& call, const Tile& tile, char* scratch) {
 }
 
 // As above, with scales for so many times 32 inputs.
-template <int64_t blocks>
+template <typename C, int64_t blocks>
 void expand_groups(const Call& call, const Tile& tile, char* scratch) {
   for (int64_t panel = 0; panel < tile.panels; ++panel) {
     const char* w = panel_of(call, tile.panel + panel);
@@ -58,7 +59,7 @@ void expand_groups(const Call& call, const Tile& tile, char* scratch) {
     for (int64_t block = 0; block < call.inputs / kBlock; ++block) {
       vf scale = load(reinterpret_cast<const float*>(scales) + block / blocks * kPanel);
       for (int line = 0; line < 8; ++line, w += 64, scratch += 128) {
-        PairsOf pairs = widen_pairs(load_bits(w));
+        PairsOf pairs = widen_pairs<C>(load_bits(w));
         vu first = (vu)pairs.first, second = (vu)pairs.second;
         store_pair(scratch, as_float(first << 16) * scale, as_float(first & 0xffff0000u) * scale);
         store_pair(scratch + 64, as_float(second << 16) * scale, as_float(second & 0xffff0000u) * scale);
@@ -85,9 +86,10 @@ void expand_table(const Call& call, const Tile& tile, char* scratch) {
 }
 
 // Every format of floats, in their order, by `whole` where scales are of whole channels, else by `applied`.
-#define CORE_WIDE_FLOATS(whole, applied)                                                              \
-  {whole(expand_e4m3), applied(expand_groups<4>), applied(expand_groups<1>), applied(expand_table<Nf4>), \
-   applied(expand_table<Fp4>)}
+#define CORE_WIDE_FLOATS(whole, applied)                                                                     \
+  {whole(expand_float8<E4m3>),       applied(expand_groups<E4m3, 4>), applied(expand_groups<E4m3, 1>),       \
+   applied(expand_table<Nf4>),       applied(expand_table<Fp4>),      whole(expand_float8<E5m2>),            \
+   applied(expand_groups<E5m2, 4>), applied(expand_groups<E5m2, 1>)}
 
 }  // namespace
 }  // namespace gemm

@@ -7,6 +7,7 @@
 //   64), with zeros. After the lines come the panel's scales, then zeros up to a multiple of 64 bytes:
 //   W8: 16 float32 scales, 16 int32 sums of the channels' weights. Block formats: see blocks.h.
 //   E4M3: 16 float32 scales, or so many for each group of inputs, 256 times those of the codes (see float8.h).
+//   E5M2: the same, 65536 times those of the codes.
 //   NF4, FP4: 16 float32 scales for each group of inputs; a line is 8 inputs (see tables.h).
 //
 // A panel is all there is to say of its channels: weights are stacked by putting their panels next to each other. A line
@@ -40,7 +41,10 @@ enum core_gemm_format : int64_t {
   CORE_GEMM_E4M3_32 = 20,   // and one for 32
   CORE_GEMM_NF4 = 21,     // codes of a table, a scale for 64 inputs; float activations
   CORE_GEMM_FP4 = 22,     // and of another table
-  CORE_GEMM_FORMATS = 23,
+  CORE_GEMM_E5M2 = 23,      // as E4M3, other codes
+  CORE_GEMM_E5M2_128 = 24,
+  CORE_GEMM_E5M2_32 = 25,
+  CORE_GEMM_FORMATS = 26,
 };
 
 // May be added to a block format. Other formats are what they are, with them or without.

@@ -79,16 +79,17 @@ struct WideInt8 {
 };
 
 // float8 widened to float32: a line is four inputs.
-struct WideE4m3 {
+template <typename C>
+struct WideFloat8 {
   typedef float X;
-  static constexpr int inputs = 4, rows = kRows, panels = kWide > 2 ? 2 : kWide;
+  static constexpr int inputs = 4, rows = kRows, panels = kWide;
   static constexpr bool round = false;
   static constexpr float scale = 1.0f;
   template <int M>
   CORE_INLINE static void line(vf (*acc)[kVecs], int64_t next, const char* w, const char* x, int64_t row_bytes) {
     for (int v = 0; v < kVecs; ++v) {
       vu codes = load_bits(w + v * kVecBytes);
-      if (all_normal(codes)) {
+      if (all_normal<C>(codes)) {
         add<true, M>(acc, next, v, codes, x, row_bytes);
       } else {
         add<false, M>(acc, next, v, codes, x, row_bytes);
@@ -98,7 +99,7 @@ struct WideE4m3 {
   template <bool Normal, int M>
   CORE_INLINE static void add(vf (*acc)[kVecs], int64_t next, int v, vu codes, const char* x, int64_t row_bytes) {
     for (int j = 0; j < 4; ++j) {
-      vf weight = widen_byte<Normal>(codes, j);
+      vf weight = widen_byte<C, Normal>(codes, j);
       for (int i = 0; i < M; ++i) {
         acc[i * next][v] += weight * reinterpret_cast<const float*>(x + i * row_bytes)[kInputAt[j]];
       }
@@ -149,14 +150,15 @@ struct Bf16 {
 };
 
 // float8 widened to bfloat16: a line is two of that.
-struct Bf16E4m3 {
+template <typename C>
+struct Bf16Float8 {
   typedef bf16 X;
   static constexpr int inputs = 4, rows = kRows, panels = kWide;
   static constexpr bool round = false;
   static constexpr float scale = 1.0f;
   template <int M>
   CORE_INLINE static void line(vf (*acc)[kVecs], int64_t next, const char* w, const char* x, int64_t row_bytes) {
-    PairsOf pairs = widen_pairs(load_bits(w));
+    PairsOf pairs = widen_pairs<C>(load_bits(w));
     for (int i = 0; i < M; ++i) add_pairs(acc[i * next][0], (__m512bh)pairs.first, x + i * row_bytes);
     for (int i = 0; i < M; ++i) add_pairs(acc[i * next][0], (__m512bh)pairs.second, x + i * row_bytes + 4);
   }

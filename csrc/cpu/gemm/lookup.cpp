@@ -57,21 +57,14 @@ void read_int8(const Row& row, To* to) {
   }
 }
 
-// The value of an e4m3 code.
-float e4m3(uint8_t code) {
-  int exponent = code >> 3 & 15, mantissa = code & 7;
-  float size = exponent == 0 ? static_cast<float>(mantissa) : static_cast<float>((8 + mantissa) << (exponent - 1));
-  return (code & 0x80) != 0 ? size * -0x1p-9f : size * 0x1p-9f;
-}
-
-// With a scale for so many inputs; 0: for all of them. Scales are 256 times those of the codes, see float8.h.
-template <int64_t inputs, typename To>
-void read_e4m3(const Row& row, To* to) {
+// With a scale for so many inputs; 0: for all of them.
+template <typename C, int64_t inputs, typename To>
+void read_float8(const Row& row, To* to) {
   for (int64_t i = 0; i < row.k; ++i) {
     float scale;
     std::memcpy(&scale, row.scales + (inputs == 0 ? 0 : i / (inputs + !inputs)) * 64 + row.channel * 4, 4);
     auto code = static_cast<uint8_t>(row.lines[i / 4 * 64 + row.channel * 4 + kInputAt[i % 4]]);
-    to[i] = from_float<To>(e4m3(code) * 0x1p-8f * scale);
+    to[i] = from_float<To>(widen_code<C>(code) * scale);
   }
 }
 
@@ -120,9 +113,8 @@ Scale scale_at(const Row& row, int64_t block) {
   if (F::kind == Scales::floats) {
     float whole;
     std::memcpy(&whole, row.scales + row.k / kBlock * F::scale_bytes + row.channel * 4, 4);
-    whole *= 0x1p-8f;
-    return {e4m3(static_cast<uint8_t>(at[row.channel])) * whole,
-            e4m3(static_cast<uint8_t>(at[16 + row.channel])) * whole, 0.0f};
+    return {widen_code<E4m3>(static_cast<uint8_t>(at[row.channel])) * whole,
+            widen_code<E4m3>(static_cast<uint8_t>(at[16 + row.channel])) * whole, 0.0f};
   }
   float scale = half(at + row.channel * 2);
   float minimum = F::has_minimum ? half(at + 32 + row.channel * 2) : 0.0f;
@@ -161,8 +153,9 @@ Read<To>* reader(int64_t format) {
       &read_blocks<Q8_0, To>,   &read_blocks<Q4_K, To>,   &read_blocks<Q5_K, To>,   &read_blocks<Q6_K, To>,
       &read_blocks<Q4_64, To>,  &read_blocks<Q4_128, To>,
       &read_blocks<Mxfp4, To>,  &read_blocks<Nvfp4, To>,  &read_blocks<Q1_0, To>,   &read_blocks<Q2_0, To>,
-      &read_e4m3<0, To>,        &read_e4m3<128, To>,      &read_e4m3<32, To>,       &read_table<Nf4, To>,
-      &read_table<Fp4, To>};
+      &read_float8<E4m3, 0, To>, &read_float8<E4m3, 128, To>, &read_float8<E4m3, 32, To>,
+      &read_table<Nf4, To>,     &read_table<Fp4, To>,
+      &read_float8<E5m2, 0, To>, &read_float8<E5m2, 128, To>, &read_float8<E5m2, 32, To>};
   return readers[format_of(format)];
 }
 

@@ -130,7 +130,8 @@ const Kernel* pick_blocks(const core_gemm_args& args) {
 // products of float32 take less time.
 const Kernel* pick_floats(const core_gemm_args& args) {
   if (args.x_dtype != CORE_BF16) return pick(kFloats, Isa::avx512_vnni);
-  bool table = format_of(args.format) >= CORE_GEMM_NF4;
+  int64_t format = format_of(args.format);
+  bool table = format == CORE_GEMM_NF4 || format == CORE_GEMM_FP4;
   bool wide = args.m >= kExpandRows && (!table || isa() == Isa::amx);
   return wide ? pick(kWideFloats, Isa::amx) : pick(kFloats, Isa::avx512_bf16);
 }
@@ -155,6 +156,9 @@ const Kernel& select(const core_gemm_args& args) {
     case CORE_GEMM_E4M3_32:
     case CORE_GEMM_NF4:
     case CORE_GEMM_FP4:
+    case CORE_GEMM_E5M2:
+    case CORE_GEMM_E5M2_128:
+    case CORE_GEMM_E5M2_32:
       return pick_floats(args)[format_of(args.format) - CORE_GEMM_E4M3];
     default:
       return pick_blocks(args)[format_of(args.format) - CORE_GEMM_Q4_0];

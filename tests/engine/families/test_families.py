@@ -125,7 +125,6 @@ def test_tokens_of_preempted_requests(made, chunk, depth):
 
 
 @pytest.mark.covers("MODEL-04")
-@pytest.mark.each_architecture
 def test_the_decode_step_is_a_program_without_torch(row, tmp_path):
     directory = row.write(tmp_path / "model", **row.native)
     if row.lacks:

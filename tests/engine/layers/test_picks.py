@@ -158,7 +158,7 @@ def test_other_picks_are_refused(picks, picked):
 def test_backends_without_pickers_are_refused():
     backend = Backend()
     backend.picker = None
-    with pytest.raises(PluginError, match="CORE-P110 the model needs latent attention to picked positions"):
+    with pytest.raises(PluginError, match="CORE-P110 the model needs attention to picked positions"):
         made(builder(backend))
     backend = Backend()
     backend.picker = lambda site: SimpleNamespace(write=lambda key, kv, plan: None)
@@ -173,7 +173,7 @@ def test_layers_that_take_no_picks_are_refused():
     backend = Backend()
     backend.latent = lambda site: Whole()
     layer(builder(backend), picks=None)
-    with pytest.raises(PluginError, match="CORE-P110 the model needs latent attention to picked positions"):
+    with pytest.raises(PluginError, match="CORE-P110 the model needs attention to picked positions"):
         layer(builder(backend))
 
 

@@ -21,7 +21,7 @@ from test_formats_on_models import FORMATS, linear
 
 from core.testing.tinymodels import tiny_llama
 
-SIZES = {"num_hidden_layers": 2, "max_position_embeddings": 64}
+SIZES = {"num_hidden_layers": 2, "max_position_embeddings": 64, "intermediate_size": 128}
 
 Store = Callable[[str, torch.Tensor], dict[str, torch.Tensor]]
 

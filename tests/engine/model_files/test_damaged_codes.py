@@ -37,13 +37,13 @@ def rewritten(path, changes):
 
 
 def broken(value):
-    """The scales with the last one no number; None for what are no scales."""
+    """The scales with the first one no number: the last may be what fills a tensor up."""
     wrong = value.clone()
     if value.dtype.itemsize == 1:
         wrong = wrong.view(torch.uint8)
-        wrong.view(-1)[-1] = 127 if value.dtype == torch.float8_e4m3fn else 255
+        wrong.view(-1)[0] = 127 if value.dtype == torch.float8_e4m3fn else 255
         return wrong.view(value.dtype)
-    wrong.view(-1)[-1] = torch.inf
+    wrong.view(-1)[0] = torch.inf
     return wrong
 
 

@@ -21,6 +21,7 @@ from core.testing.tinymodels import tiny_llama
 
 sys.path.insert(0, str(Path(__file__).parent))
 from checkpoints import write
+from run_forms import AutoRound, TorchAORuns
 
 REFERENCE = [f"{op}=reference" for op in ("linear", "lookup", "experts_in", "experts_out")]
 GREEDY = SamplingParams(temperature=0.0, max_tokens=12, ignore_eos=True)
@@ -89,7 +90,7 @@ class GPTQ:
 
 @dataclass(frozen=True)
 class AWQ:
-    """In the layout `gemm`, which AutoRound has too, or in `gemv`."""
+    """In the layout `gemm`, which AutoRound has too, in `gemv` or in `gemv_fast`."""
 
     layout: str = "gemm"
     packing: str = ""
@@ -106,8 +107,21 @@ class AWQ:
             more = (0, 32 - zeros.shape[1])
             tensors = {"qweight": words(codes, 4), "qzeros": words(functional.pad(zeros, more), 4)}
             return {**tensors, "scales": functional.pad(scales, more).half()}, meant
+        if self.layout == "gemv_fast":
+            values = (-zeros * scales).half()
+            shared = {"scales": scales.half(), "scaled_zeros": values}
+            filled = {name: functional.pad(one, (0, 32 - one.shape[1])).t() for name, one in shared.items()}
+            spread = (one.float().repeat_interleave(SIZE, 1) for one in shared.values())
+            return {"qweight": self.pack_fast(codes), **filled}, codes * next(spread) + next(spread)
         tensors = {"qweight": self.pack(codes.t()), "qzeros": self.pack(zeros.t())}
         return {**tensors, "scales": scales.t().half().contiguous()}, meant
+
+    def pack_fast(self, codes):
+        """Words of four codes, of tiles of 4 outputs and 64 inputs."""
+        runs = codes.view(len(codes), -1, 4, 4, 2).permute(0, 1, 3, 4, 2)  # pair, first or second, run of 8
+        tiles = runs.reshape(-1, 4, codes.shape[1] // 64, 64).transpose(1, 2)
+        nibbles = tiles.reshape(len(codes) // 4, -1, 4) << torch.tensor([0, 4, 8, 12])
+        return nibbles.sum(-1).to(torch.int16)
 
     def pack(self, codes):
         ordered = codes.unflatten(1, (-1, 8))[:, :, list(AWQ_ORDER)].flatten(1)
@@ -220,15 +234,24 @@ FORMATS = {
     "gptq 8 bits, sym, act-order": GPTQ(bits=8, sym=True, desc_act=True),
     "awq": AWQ(),
     "awq gemv": AWQ("gemv"),
+    "awq gemv_fast": AWQ("gemv_fast"),
     "awq of AutoRound": AWQ(packing="auto_round:auto_awq"),
+    "AutoRound MXFP4": AutoRound(),
+    "AutoRound MXFP8": AutoRound(bits=8),
+    "AutoRound NVFP4": AutoRound("nv_fp"),
+    "AutoRound FP8": AutoRound("fp", 8),
     "torchao int4": TorchAO(),
     "torchao int8": TorchAO(8),
+    "torchao NVFP4": TorchAORuns(),
     "hqq": HQQ(),
     "hqq, axis 0": HQQ(axis=0),
     "compressed-tensors": Compressed(),
     "compressed-tensors, one scale": Compressed("tensor"),
     "compressed-tensors, mixed layers": Compressed(ignore=("lm_head", "re:.*v_proj")),
 }
+
+EXHAUSTIVE = ("AutoRound MXFP8", "AutoRound NVFP4", "AutoRound FP8")
+"""Forms of which others are the like."""
 
 
 MIXTURE = TinyFamily(
@@ -240,7 +263,7 @@ MIXTURE = TinyFamily(
         "num_hidden_layers": 2,
         "num_experts": 5,
         "num_experts_per_tok": 2,
-        "moe_intermediate_size": 32,
+        "moe_intermediate_size": 64,
     },
 )
 
@@ -248,7 +271,11 @@ MIXTURE = TinyFamily(
 @pytest.fixture(scope="module", params=["llama", "mixture"])
 def plain(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("plain") / request.param
-    return tiny_llama(folder, num_hidden_layers=2) if request.param == "llama" else MIXTURE.write(folder)
+    return (
+        tiny_llama(folder, num_hidden_layers=2, intermediate_size=128)
+        if request.param == "llama"
+        else MIXTURE.write(folder)
+    )
 
 
 def made(plain, folder, tensors, settings=None):
@@ -266,7 +293,9 @@ def linear(name):
 
 
 @pytest.mark.covers("QUANT-01", "QUANT-04", "QUANT-06")
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.exhaustive] * (name in EXHAUSTIVE)) for name in FORMATS]
+)
 def test_a_quantized_model_has_the_tokens_of_its_opened_twin(plain, tmp_path, name):
     form, stored, meant = FORMATS[name], {}, {}
     for key, value in load_file(plain / "model.safetensors").items():

@@ -88,11 +88,12 @@ def test_a_goal_of_latency_is_met_from_below(store):
 
 
 def test_every_goal_names_variants_and_figures_that_are_measured():
-    from benchmarks.compare.cases import CONCURRENCIES, GOALS, GROUPS, OFFLINE, VARIANTS
+    from benchmarks.compare.cases import CONCURRENCIES, GOALS, GROUPS, OFFLINE
+    from benchmarks.compare.variants import SHAPE_GOALS, VARIANTS
 
     known = {variant.name: variant for variant in VARIANTS}
     loads = {f"c{count}" for count in CONCURRENCIES}
-    for goal in GOALS:
+    for goal in (*GOALS, *(goal for goals in SHAPE_GOALS.values() for goal in goals)):
         load = goal.figure.partition(":")[0]
         group = "server" if load in loads else "offline"
         assert load in loads | {"memory"} | {case.name for case in OFFLINE}
@@ -205,7 +206,41 @@ def test_runners_time_repeats_and_refuse_a_short_answer(runner):
     assert len({tuple(ids) for prompts in seen for ids in prompts}) == 6  # no prompt comes twice
     with pytest.raises(SystemExit, match="7 tokens instead of 8"):
         runner.time_cases({"cases": [case], "repeats": 1}, lambda *_: 7)
+    seen.clear()
+    assert len(runner.time_cases({"cases": [{**case, "once": True}], "repeats": 5}, generate)["a"]) == len(seen) == 1
     assert 0 < runner.since_start() < 3600
+
+
+def test_behind_a_prompt_in_the_cache_the_tokens_after_the_first_are_timed(runner, monkeypatch):
+    case = {"name": "a", "batch": 1, "input_len": 1000, "output_len": 33, "once": True, "held": True}
+    now, cached = [0.0], set()
+    monkeypatch.setattr(runner.time, "perf_counter", lambda: now[0])
+
+    def generate(prompts, output_len):
+        now[0] += (0.1 if tuple(prompts[0]) in cached else 60.0) + 0.5 * (output_len - 1)
+        cached.add(tuple(prompts[0]))
+        return output_len
+
+    found = runner.time_cases({"cases": [case], "repeats": 2}, generate)["a"]
+    assert found == pytest.approx([16.0, 16.0])
+
+
+@pytest.mark.parametrize(
+    ("more", "streams", "due"),
+    [({}, "2,2,2", [6.4, 6.4]), ({"once": True}, "2", [6.4]), ({"once": True, "held": True}, "2", [2.4])],
+)
+def test_the_first_token_of_llama_cpp_comes_with_the_prompt(runner, monkeypatch, more, streams, due):
+    import run_llama
+
+    def ran(command, **_):
+        assert command[command.index("-npl") + 1] == streams and command[command.index("-c") + 1] == "8202"
+        rows = [json.dumps({"t_pp": 4.0, "t_tg": 3.0}) for _ in streams.split(",")]
+        return SimpleNamespace(stdout="\n".join(["main: x", *rows]))
+
+    monkeypatch.setattr(run_llama.subprocess, "run", ran)
+    case = {"batch": 2, "input_len": 4096, "output_len": 5, "once": False, "held": False, **more}
+    spec = {"flags": ["llama-batched-bench"], "model": "m.gguf", "threads": 2, "repeats": 2}
+    assert run_llama.time_case(spec, case) == pytest.approx(due)
 
 
 def test_what_others_use_of_the_machine_is_seen(runner):
@@ -223,7 +258,7 @@ def test_what_others_use_of_the_machine_is_seen(runner):
 def test_a_tool_that_is_told_nonsense_says_so():
     from benchmarks.compare import __main__ as tool
 
-    for argv in (["--only", "nobody"], ["--groups", "x"], ["--refresh", "y"]):
+    for argv in (["--only", "nobody"], ["--only", "core,*@avx3"], ["--groups", "x"], ["--refresh", "y"]):
         sys_argv, sys.argv = sys.argv, ["compare", *argv]
         try:
             with pytest.raises(SystemExit) as caught:

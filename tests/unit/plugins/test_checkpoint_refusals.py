@@ -43,7 +43,7 @@ UNREAD = {
     "transforms": ({**W8A8, "transform_config": {"config_groups": {"u": {}}}}, ["inputs are transformed"]),
     "groups": ({**W8A8, "config_groups": MIXED}, ["b (W4A16): weights with num_bits 4"]),
     "nonsense": ({**W8A8, "config_groups": {"g": 1}}, ["g (W?A16)"]),
-    "awq bits": ({"quant_method": "awq", "bits": 8, "version": "gemv_fast"}, ["8 bits, not 4", "layout 'gemv_fast'"]),
+    "awq bits": ({"quant_method": "awq", "bits": 8, "version": "llm-awq"}, ["8 bits, not 4", "layout 'llm-awq'"]),
     "gptq": ({"quant_method": "gptq", "bits": 5, "group_size": 0}, ["5 bits", "groups of 0 inputs"]),
     "gptq form": ({"quant_method": "gptq", "bits": 4, "checkpoint_format": "marlin"}, ["format 'marlin'"]),
     "gptq layers": ({"quant_method": "gptq", "dynamic": {"+:x": {"bits": 6}}}, ["x: weights of 6 bits"]),

@@ -79,7 +79,7 @@ def test_methods_are_those_that_the_manifests_list():
 def test_a_planned_pattern_takes_nothing_that_is_released():
     there = [architecture for row in released().values() for architecture in row.architectures]
     patterns = [pattern for row in TABLE.rows if row.state == "planned" for pattern in row.architectures]
-    assert patterns and not [one for one in there if any(fnmatchcase(one, pattern) for pattern in patterns)]
+    assert not [one for one in there if any(fnmatchcase(one, pattern) for pattern in patterns)]
 
 
 @pytest.mark.covers("PLAT-01")
@@ -160,7 +160,6 @@ def test_a_model_source_that_is_not_installed_is_named():
 @pytest.mark.parametrize(
     ("model", "code", "said"),
     [
-        ("model DeepseekV4ForCausalLM none 128 float32", "CORE-M103", "planned as core-plugin-deepseek-v4"),
         ("model BertModel none 128 float32", "CORE-M103", "`pip install core-plugin-bert`"),
         ("model AcmeForCausalLM none 128 float32", "CORE-M103", "Install a model plugin that implements it"),
         ("model LlamaForCausalLM torchao 128 float32", "CORE-P203", "`pip install core-plugin-torchao`"),

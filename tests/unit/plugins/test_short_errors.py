@@ -59,7 +59,6 @@ def gguf_file(folder, architecture):
     [
         ("Qwen3VLForCausalLM", "Qwen3ForCausalLM (llama, core-plugin-llama", "Install a model plugin"),
         ("RobertaForCausalLM", "RobertaForMaskedLM (bert, core-plugin-bert", "Install a model plugin"),
-        ("DeepseekV4ForCausalLM", "DeepseekV3ForCausalLM", "planned as core-plugin-deepseek-v4"),
         ("Xyzzy", None, "Install a model plugin"),
     ],
 )

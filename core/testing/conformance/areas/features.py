@@ -22,6 +22,7 @@ KNOWN = frozenset(
         "chunked",
         "latent",
         "picks",
+        "compressed",
         "head_scales",
         "bidirectional",
         "position_bias",

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from core.api.attention import AttentionSite, LatentSite, PickSite
+from core.api.attention import CompressedSite, LatentSite, PickSite
 from core.api.descriptors import ModelSpec
 from core.api.errors import CheckpointError
 from core.api.ranks import Ranks
@@ -17,6 +17,7 @@ from core.testing.conformance.tools.decoder import Decoder, Track, decoder_cases
 from core.testing.conformance.tools.tiny_cases import (
     BLOCK_SIZE,
     INDIVISIBLE,
+    Site,
     TinyCase,
     for_each,
     require_close,
@@ -160,8 +161,10 @@ def shape_agrees_with_the_config(subject: Subject, case: TinyCase) -> None:
     require_shape(shape_of(subject, case), due, used, decoder.ropes)
 
 
-def _heads_of(site: AttentionSite | LatentSite) -> dict[str, int]:
-    """Return what a shape says of a layer's heads: of latent ones each has keys of its own."""
+def _heads_of(site: Site) -> dict[str, int]:
+    """Return what a shape says of a layer's heads: of latent ones each has keys of its own, entries serve all."""
+    if isinstance(site, CompressedSite):
+        return {"num_heads": site.num_heads, "num_kv_heads": 1, "head_dim": site.head_dim}
     if isinstance(site, LatentSite):
         return {
             "num_heads": site.num_heads,
@@ -171,8 +174,10 @@ def _heads_of(site: AttentionSite | LatentSite) -> dict[str, int]:
     return {"num_heads": site.num_heads, "num_kv_heads": site.num_kv_heads, "head_dim": site.head_dim}
 
 
-def _features_of(site: AttentionSite | LatentSite) -> set[str]:
+def _features_of(site: Site) -> set[str]:
     """Return the attention features that a layer uses."""
+    if isinstance(site, CompressedSite):
+        return {"compressed"}
     if isinstance(site, LatentSite):
         return {"latent"} if site.picks is None else {"latent", "picks"}
     alibi = "alibi_root" if site.rooted else "alibi"

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
-from importlib.metadata import packages_distributions
+from collections import defaultdict
+from collections.abc import Mapping
+from importlib.metadata import Distribution, distributions
 from importlib.util import find_spec
 from pathlib import Path
 
 import core
 from core.plugins.drivers import unmet
 from core.plugins.known import normalise
+from core.plugins.unchanged import Unchanged
 from core.testing.conformance.outcome import Level, NotApplicable, checks, require
 from core.testing.conformance.subject import Subject
 from core.testing.conformance.tools.sources import imported_names, python_files
@@ -72,8 +74,8 @@ def import_name_is_its_own(subject: Subject) -> None:
     """No other distribution, and not the standard library, has the same top-level package."""
     package, dist = subject.package, normalise(subject.entry.dist)
     require(package not in sys.stdlib_module_names, f"'{package}' is a module of the standard library")
-    installed: Mapping[str, Sequence[str]] = subject.shared.once(("packages",), packages_distributions)
-    owners = {normalise(name) for name in installed.get(package, ())}
+    installed: Mapping[str, set[str]] = subject.shared.once(("packages",), _owners)
+    owners = set(installed.get(package, ()))
     every = subject.catalogue.usable()
     owners |= {normalise(entry.dist) for entry in every if entry.value.split(":")[0].split(".")[0] == package}
     others = sorted(owners - {dist})
@@ -96,6 +98,26 @@ def imports_only_the_public_interface(subject: Subject) -> None:
         and not any(name == one or name.startswith(f"{one}.") for one in allowed)
     ]
     require(not found, f"{'; '.join(found[:3])}: only {' and '.join(allowed)} are for plugins")
+
+
+def _owners() -> Mapping[str, set[str]]:
+    """Return the comparable names of the distributions that have each top-level package."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for dist in distributions():
+        name, packages = _PACKAGES.of(dist)
+        for package in packages:
+            found[package].add(name)
+    return found
+
+
+def _packages_of(dist: Distribution) -> tuple[str, set[str]]:
+    """Return a distribution's comparable name and its top-level packages: those that it states, else its files'."""
+    stated = (dist.read_text("top_level.txt") or "").split()
+    files = [file for file in dist.files or () if file.suffix == ".py"] if not stated else []
+    return normalise(dist.metadata["Name"] or ""), {*stated, *(file.parts[0].removesuffix(".py") for file in files)}
+
+
+_PACKAGES = Unchanged(_packages_of, ("RECORD", "top_level.txt", "METADATA"))
 
 
 def _of_an_extra(requirement: str) -> bool:

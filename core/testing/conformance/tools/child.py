@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
-from core.plugins.catalog import Entry
+from core.plugins.catalog import Catalogue, Entry
 from core.plugins.drivers import objects_of
 from core.testing.conformance.tools import child_tasks
 from core.testing.conformance.tools.child_tasks import Facts, error_told, load, without_torch
@@ -152,6 +152,7 @@ def implementations(request: Mapping[str, Any]) -> Facts:
     with_torch = [one for one in request["distributions"] if one["torch"]]
     others = [one for one in request["distributions"] if not one["torch"]]
     _import_core(_NO_TORCH)
+    Catalogue.scan()  # what is installed is read here, not by each copy
     facts = _apart(others, lambda entry: _implementation(entry, ("core",)))
     if with_torch:
         import_module("torch.nn.functional")

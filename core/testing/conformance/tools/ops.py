@@ -141,6 +141,7 @@ _ROUTINGS = (
     Routing(top_k=2, score="sigmoid", correction=True, groups=2, top_groups=1, group_by="top2"),
     Routing(top_k=2, groups=4, top_groups=2),
     Routing(top_k=2, cap=1.5),
+    Routing(top_k=2, score="sqrt_softplus", correction=True, renormalize=True, eps=1e-20, factor=1.5),
 )
 _TIE = 1e-5
 """Difference of two experts' scores that computing them otherwise may make."""

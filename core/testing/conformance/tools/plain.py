@@ -15,6 +15,7 @@ from core.api.attention import (
     AttentionPlan,
     AttentionSite,
     BatchView,
+    CompressedSite,
     KVLayout,
     LatentSite,
     PickSite,
@@ -22,6 +23,7 @@ from core.api.attention import (
 from core.api.forms import PLAIN, Part, Stored, WeightForm
 from core.api.quantization import LayerSite, QuantContext
 from core.api.weights import WeightTensor
+from core.testing.conformance.tools.plain_compressed import PlainCompressed, PlainEntryPicker
 
 
 class PlainAttention:
@@ -56,12 +58,20 @@ class PlainAttention:
         return PlainLatent(site, self._ctx.block_size)
 
     def picker_layout(self, site: PickSite) -> KVLayout:
-        """Return an index key for each token."""
-        return KVLayout((self._ctx.block_size, site.key_dim), self._ctx.kv_dtype)
+        """Return an index key for each token, or for as many as an entry stands for."""
+        return KVLayout((self._ctx.block_size // site.ratio, site.key_dim), self._ctx.kv_dtype)
 
-    def picker(self, site: PickSite) -> PlainPicker:
-        """Return what picks positions."""
-        return PlainPicker(site, self._ctx.block_size)
+    def picker(self, site: PickSite) -> PlainPicker | PlainEntryPicker:
+        """Return what picks positions, or entries."""
+        return (PlainPicker if site.ratio == 1 else PlainEntryPicker)(site, self._ctx.block_size)
+
+    def compressed_layout(self, site: CompressedSite) -> KVLayout:
+        """Return an entry for as many tokens as it stands for."""
+        return KVLayout((self._ctx.block_size // site.ratio, site.head_dim), self._ctx.kv_dtype)
+
+    def compressed(self, site: CompressedSite) -> PlainCompressed:
+        """Return the attention to the entries of one layer."""
+        return PlainCompressed(site, self._ctx.block_size)
 
     def encoder(self, site: AttentionSite) -> PlainEncoder:
         """Return the attention of one layer within prompts."""

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from core.api.attention import AttentionContext, AttentionSite, LatentSite, PickSite
+from core.api.attention import AttentionContext, AttentionSite, CompressedSite, LatentSite, PickSite
 from core.api.descriptors import ModelSpec
 from core.api.errors import CheckpointError
 from core.api.quantization import QuantContext
@@ -32,7 +32,7 @@ from core.testing.conformance.tools.tensors import PlainTensor
 from core.worker.loading.fill import WeightFiller
 from core.worker.loading.names import NameMap
 
-Site = AttentionSite | LatentSite
+Site = AttentionSite | LatentSite | CompressedSite
 
 BLOCK_SIZE = 4
 LONGEST = 96

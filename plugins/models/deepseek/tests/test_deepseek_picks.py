@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 from contextlib import closing
 from types import SimpleNamespace
 
@@ -243,13 +241,3 @@ def test_a_store_supplies_index_keys_with_the_latents(written):
 def test_narrow_caches_serve(written, cache):
     with opened(written[0], num_blocks=14, cache=cache) as engine:
         assert len(answer(engine, PROMPT, 6)) == 6
-
-
-def test_the_fourth_version_is_refused_with_what_it_needs(written, tmp_path):
-    path = shutil.copytree(written[0], tmp_path / "model") / "config.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "architectures": ["DeepseekV4ForCausalLM"]}))
-    with pytest.raises(
-        CheckpointError, match="CORE-M103 no plugin implements architecture DeepseekV4ForCausalLM"
-    ) as no:
-        opened(path.parent, num_blocks=14)
-    assert "compressed caches" in no.value.hint

@@ -76,18 +76,17 @@ def test_a_bidirectional_llama_scores_with_a_temperature(tmp_path):
         near(llm.classify([IDS], RAW)[0].outputs.probs, due.numpy())
 
 
-@pytest.mark.covers("POOL-02")
-def test_voyage_embeds_behind_a_linear_layer(tmp_path):
-    hidden = reference_model("qwen3").config.hidden_size
-    head = layer(24, hidden)
-    reference = checkpoint(
-        tmp_path, "qwen3", "VoyageQwen3BidirectionalEmbedModel", {"linear.weight": head}, num_labels=24
-    )
+@pytest.mark.covers("POOL-02", "MODEL-12")
+@pytest.mark.parametrize("sizes", [{"num_labels": 24}, {"embedding_size": 24, "num_labels": 2}], ids=["labels", "size"])
+def test_voyage_embeds_behind_a_linear_layer(sizes, tmp_path):
+    head = layer(24, reference_model("qwen3").config.hidden_size)
+    architecture = "VoyageQwen3BidirectionalEmbedModel"
+    reference = checkpoint(tmp_path, "qwen3", architecture, {"linear.weight": head}, is_matryoshka=True, **sizes)
     due = states(reference, both_ways=True).mean(0) @ head.T
     with opened(tmp_path) as llm:
-        found = llm.embed([IDS], RAW)[0].outputs.array
-        assert found.shape == (24,)
-        near(found, due.numpy())
+        near(llm.embed([IDS], RAW)[0].outputs.array, due.numpy())
+        cut = llm.embed([IDS], PoolingParams(dimensions=8))[0].outputs.array
+        near(cut, nn.functional.normalize(due[:8], dim=0).numpy())
 
 
 @pytest.mark.covers("POOL-02")

@@ -268,6 +268,9 @@ ROUTINGS = {
     "capped": Routing(top_k=2, cap=1.5),
     "capped sigmoids, corrected": Routing(top_k=6, score="sigmoid", correction=True, renormalize=True, cap=30.0),
     "chosen by capped logits": Routing(top_k=4, chosen_only=True, cap=8.0),
+    "roots of softplus": Routing(
+        top_k=6, score="sqrt_softplus", correction=True, renormalize=True, eps=1e-20, factor=1.5
+    ),
     "more than the groups have": Routing(top_k=20, groups=8, top_groups=1),
 }
 

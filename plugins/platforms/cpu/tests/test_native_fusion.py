@@ -15,7 +15,11 @@ from hypothesis import strategies as st
 
 pytestmark = pytest.mark.skipif(not library.available(), reason=f"no native library: {library.reason()}")
 
-KINDS = (Format.BF16, Format.W8A8, Format.W8A16, Format.Q4_1, Format.F32, Format.E4M3, Format.E4M3_128, Format.NF4)
+KINDS = (
+    *(Format.BF16, Format.W8A8, Format.W8A16, Format.Q4_1, Format.F32, Format.NF4),
+    *(Format.E4M3, Format.E4M3_128, Format.E5M2, Format.E5M2_32),
+)
+FLOAT8 = {Format.E4M3: 0, Format.E4M3_128: 128, Format.E5M2: 0, Format.E5M2_32: 32}
 ROWS = (1, 2, 15, 17, 32, 33, 64, 65, 100, 257)
 
 
@@ -34,10 +38,10 @@ def packed(kind, n, k):
     if kind in (Format.W8A8, Format.W8A16):
         codes = torch.randint(-128, 128, (n, k), dtype=torch.int8)
         return gemm.pack_int8(codes, torch.rand(n) / 100, activations=8 if kind == Format.W8A8 else 16)
-    if kind in (Format.E4M3, Format.E4M3_128):
-        codes = (torch.randn(n, k) * 64).to(torch.float8_e4m3fn).view(torch.uint8)
-        size = 0 if kind == Format.E4M3 else 128
-        return gemm.pack_float8(codes, torch.rand(n, -(-k // size) if size else 1) / 1000, size)
+    if kind in FLOAT8:
+        dtype = torch.float8_e4m3fn if kind.name.startswith("E4M3") else torch.float8_e5m2
+        codes, size = (torch.randn(n, k) * 64).to(dtype).view(torch.uint8), FLOAT8[kind]
+        return gemm.pack_float8(codes, torch.rand(n, -(-k // size) if size else 1) / 1000, size, dtype)
     codes, groups = torch.randint(0, 16, (n, k), dtype=torch.uint8), (n, k // 32)
     if kind == Format.NF4:
         return gemm.pack_table(kind, codes, torch.rand(n, -(-k // 64)) / k**0.5, 64)

@@ -27,6 +27,7 @@ from .weights import (
     OPENED,
     UNROUNDED,
     K,
+    e5m2,
     error,
     expected,
     float8,
@@ -102,6 +103,7 @@ MIXED = {
     "int8 and plain numbers": [int8(activations="int8:token"), WeightForm(), int8()],
     "float8 and others": [float8(0, activations="float8:tensor"), float8(16, 128), q("Q4_0")],
     "four-bit floats and others": [NVFP4, MXFP4, float8()],
+    "both kinds of float8": [e5m2(16, 128), e5m2(), float8()],
     "tables and others": [NF4, NF4.replace(inputs=128), FP4],
     "blocks of few bits": [q("Q1_0"), q("NVFP4"), NVFP4],
 }
@@ -114,6 +116,7 @@ KINDS = {
     "int8 and plain numbers": [Format.W8A8, Format.BF16, Format.W8A16],
     "float8 and others": [Format.E4M3, Format.E4M3_128, Format.Q4_0],
     "four-bit floats and others": [Format.NVFP4, Format.MXFP4, Format.E4M3],
+    "both kinds of float8": [Format.E5M2_128, Format.E5M2, Format.E4M3],
     "tables and others": [Format.NF4, Format.FP4],
     "blocks of few bits": [Format.Q1_0, Format.NVFP4],
 }
@@ -291,6 +294,8 @@ def test_groups_that_are_no_whole_blocks_are_opened():
         (int8(inputs=48), 96, "weights of the form"),
         (float8(0, activations="float8:tensor"), 80, ""),
         (float8(128, 128, activations="float8:128"), 200, ""),
+        (e5m2(), 80, ""),
+        (e5m2(16, 48), 96, "scales of 48 inputs are of no whole blocks of 32"),
         (MXFP4, 96, ""),
         (NF4, 200, ""),
         (FP4.replace(inputs=128), 256, ""),

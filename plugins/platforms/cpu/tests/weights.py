@@ -30,8 +30,12 @@ def int8(outputs=1, **settings):
     return WeightForm(codes="int", bits=8, outputs=outputs, **settings)
 
 
-def float8(outputs=1, inputs=0, **settings):
-    return WeightForm(codes="float8_e4m3fn", outputs=outputs, inputs=inputs, **settings)
+def float8(outputs=1, inputs=0, codes="float8_e4m3fn", **settings):
+    return WeightForm(codes=codes, outputs=outputs, inputs=inputs, **settings)
+
+
+def e5m2(outputs=1, inputs=0, **settings):
+    return float8(outputs, inputs, "float8_e5m2", **settings)
 
 
 BLOCKS = [WeightForm(codes=f"gguf:{kind}") for kind in FORMATS] + [WeightForm(codes=codes) for codes in OPENED]
@@ -51,11 +55,12 @@ FLOAT8 = [
     float8(48, 96),
     float8(1, 32, scale="e8m0", activations="float8:32"),
 ]
+E5M2 = [e5m2(), e5m2(16, 128, activations="float8:128"), e5m2(1, 32, scale="e8m0")]
 ODD = [
     int4(16, zeros=True),
     int8(inputs=64, zeros=True),
     float8(16, 48),
-    WeightForm(codes="float8_e5m2"),
+    e5m2(16, 48),
     WeightForm(codes="nf4", inputs=32),
 ]
 """Forms without a kernel."""
@@ -66,10 +71,10 @@ FLOAT4 = [MXFP4, NVFP4, MXFP4.replace(activations="as_is"), NVFP4.replace(activa
 
 NF4, FP4 = WeightForm(codes="nf4", inputs=64), WeightForm(codes="fp4", inputs=64)
 TABLES = [NF4, FP4, NF4.replace(inputs=128)]
-UNROUNDED = [*ODD, *EXACT[:3], *FLOAT8, *TABLES]
+UNROUNDED = [*ODD, *EXACT[:3], *FLOAT8, *E5M2, *TABLES]
 """Forms whose products round no activations."""
 
-FORMS = [*EXACT, *ODD, *FLOAT8, *FLOAT4, *TABLES, *BLOCKS, *GROUPS]
+FORMS = [*EXACT, *ODD, *FLOAT8, *E5M2, *FLOAT4, *TABLES, *BLOCKS, *GROUPS]
 
 
 def weights(form, rows, inputs=K, seed=0, *, bias=False):

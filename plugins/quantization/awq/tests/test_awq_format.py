@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 from core_plugin_awq.conformance import samples
-from core_plugin_awq.scheme import AWQFormat
+from core_plugin_awq.scheme import AWQFormat, unpack_fast
+from safetensors.torch import load_file
 
 from core.api import PLAIN, CheckpointError, LayerSite, QuantContext, WeightForm
 from core.testing.layers import sample_layer
@@ -54,12 +55,14 @@ def test_tensors_say_how_much_they_hold(size, elements):
     [
         ({"bits": 3}, "3 bits"),
         ({"version": "marlin"}, "marlin"),
-        ({"version": "gemv_fast"}, "gemv_fast"),
+        ({"version": "llm-awq"}, "llm-awq"),
+        ({"version": "gemv_fast", "group_size": 16}, "groups of 16 inputs in the layout 'gemv_fast'"),
         ({"version": "gemv", "group_size": -1}, "groups of -1 inputs in the layout 'gemv'"),
         ({"group_size": 0}, "groups of 0"),
         (ROUND | {"packing_format": "auto_round:auto_gptq"}, "auto_round:auto_gptq"),
         (ROUND | {"packing_format": None}, "auto_round:auto_gptq"),
         (ROUND | {"extra_config": {"x": {"bits": 8}}}, "x: weights of 8 bits"),
+        (ROUND | {"data_type": "nv_fp"}, "weights of 'nv_fp', not integers"),
         (ROUND | {"extra_config": {"(": {}}}, "no regular expression"),
     ],
 )
@@ -104,3 +107,40 @@ def test_groups_of_gemv_are_filled_up(size, words):
     site = LayerSite("linear", "x", 256, (("", 48),))
     stored = {one.suffix: one.elements(48, 256) for one in made(version="GEMV", group_size=size).stored(site, "")}
     assert stored == {"qweight": (48, 32), "qzeros": (48, words), "scales": (48, 8 * words)}
+
+
+def test_codes_of_gemv_fast_lie_as_autoawq_packs_them():
+    """Four outputs and 64 inputs by AutoAWQ's steps: pairs of every run of 8 together, firsts before seconds, rows."""
+    codes = torch.randint(0, 16, (8, 128), generator=torch.Generator().manual_seed(1))
+    pairs = codes.view(8, 4, 4, 4, 2).transpose(2, 3)  # of 32 inputs: pair, run, first or second
+    eights = pairs.transpose(3, 4).reshape(2, 4, 2, 64)
+    blocks = eights.transpose(1, 2).reshape(2, 2, 64, 4)
+    words = (blocks << torch.tensor([0, 4, 8, 12])).sum(-1).reshape(2, 128).to(torch.int16)
+    assert torch.equal(unpack_fast(words), codes.to(torch.uint8))
+
+
+@pytest.mark.parametrize(
+    ("suffix", "change", "named"),
+    [
+        ("qweight", lambda one: one.int(), r"up_proj\.qweight' holds torch\.int32"),
+        ("scales", torch.zeros_like, r"up_proj\.scales' has scales of 0"),
+    ],
+)
+def test_tensors_of_gemv_fast_that_contradict_each_other_are_refused(suffix, change, named, tmp_path):
+    sample = SAMPLES["gemv_fast"]
+    name = f"{sample.layers[2].prefix}.{suffix}"
+    stored = load_file(sample.write(tmp_path) / "model.safetensors")[name]
+    broken = redescribed(sample, {name: change(stored)})
+    with pytest.raises(CheckpointError, match=named) as caught:
+        sample_layer(AWQFormat, broken, sample.layers[2], tmp_path)
+    assert caught.value.code == "CORE-M160"
+
+
+def test_a_group_without_values_has_its_numbers_all_the_same(tmp_path):
+    sample, changed = SAMPLES["gemv_fast"], {}
+    site, stored = sample.layers[2], load_file(sample.write(tmp_path) / "model.safetensors")
+    for suffix in ("scales", "scaled_zeros"):
+        changed[f"{site.prefix}.{suffix}"] = stored[f"{site.prefix}.{suffix}"].index_fill(0, torch.tensor([1]), 0)
+    weight = sample_layer(AWQFormat, redescribed(sample, changed), site, tmp_path).params["weight"]
+    torch.testing.assert_close(weight[:, :32], sample.values()[f"{site.prefix}.weight"][:, :32])
+    assert not weight[:, 32:].any()

@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 import torch
 from core_plugin_compressed_tensors.config import reasons_against, refine
-from core_plugin_compressed_tensors.conformance import SCHEMES, described, samples
+from core_plugin_compressed_tensors.conformance import AUTO_ROUND, SCHEMES, auto_round, described, samples
 from core_plugin_compressed_tensors.scheme import CompressedFormat
 
 from core.api import PLAIN, CheckpointError, LayerSite, ProbeResult, QuantContext, QuantRequest
@@ -163,4 +163,74 @@ def test_groups_that_have_no_scales_are_refused(tmp_path):
     sample, site = SAMPLES["W4A16, ordered"], SAMPLES["W4A16, ordered"].layers[2]
     broken = redescribed(sample, {f"{site.prefix}.weight_g_idx": torch.full((64,), 4, dtype=torch.int32)})
     with pytest.raises(CheckpointError, match="weight_g_idx' tells groups beyond the 4 that have scales"):
+        sample_layer(CompressedFormat, broken, site, tmp_path)
+
+
+@pytest.mark.covers("QUANT-01", "QUANT-10", "QUANT-11")
+@pytest.mark.parametrize("name", AUTO_ROUND)
+def test_auto_round_stores_floats_in_runs_alike(name, tmp_path):
+    sample, form = (
+        SAMPLES[f"AutoRound, {name}"],
+        made(auto_round(name)).form(replace(LINEAR, prefix="model.layers.0"), ""),
+    )
+    assert form == made(described(name)).form(LINEAR, "")
+    fixed = torch.tensor(FIXED[name]) if name in FIXED else None
+    rounds = None if form.activations == "as_is" else partial(rounded, activations=form.activations, input_scale=fixed)
+    compare_sample(CompressedFormat, replace(sample, layers=sample.layers[:3]), tmp_path, rounds)
+
+
+def test_auto_round_says_by_name_what_differs():
+    own = {"model.layers.0.mlp.up": {"bits": 8}, r".*\.out": {"bits": 16}, "lm_head": {"bits": 4}}
+    config = auto_round("MXFP4A16")
+    form = made({**config, "extra_config": own})
+    found = [
+        form.form(LayerSite(kind, path, 64, (("", 8),)), "").shown
+        for kind, path in (
+            ("linear", "model.layers.0.mlp.up"),
+            ("linear", "model.layers.0.mlp.out"),
+            ("linear", "model.layers.1.mlp.up"),
+            ("linear", "model.vision.0.up"),
+            ("lm_head", "lm_head"),
+        )
+    ]
+    fours = "e2m1/1x32:e8m0"
+    assert found == ["float8_e4m3fn/1x32:e8m0", "plain", fours, "plain", fours]
+    whole = {key: one for key, one in config.items() if key not in ("block_name_to_quantize", "packing_format")}
+    assert made(whole).form(replace(LINEAR, prefix="model.vision.0.up"), "").shown == fours
+    assert made(whole).form(LayerSite("lm_head", "lm_head", 64, (("", 8),)), "") == PLAIN
+
+
+@pytest.mark.covers("QUANT-01")
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"packing_format": "auto_round:auto_gptq"}, "packing_format 'auto_round:auto_gptq'"),
+        ({"data_type": "mx_int"}, "4 bits of 'mx_int'"),
+        ({"data_type": "mx_fp8e5m2", "bits": 8}, "8 bits of 'mx_fp8e5m2'"),
+        ({"data_type": "nv_fp", "bits": 8}, "8 bits of 'nv_fp'"),
+        ({"data_type": "nv_fp"}, "group_size 32, not 16"),
+        ({"group_size": 16}, "group_size 16, not 32"),
+        ({"sym": False}, "sym False"),
+        ({"rotation_config": {"block_size": 32}}, "rotation_config"),
+        ({"act_bits": 4, "act_data_type": "fp8"}, "type 'fp8'"),
+        ({"act_bits": 4, "act_dynamic": False}, "dynamic False"),
+        ({"extra_config": {"x": {"bits": 6}}}, "x: weights of 6 bits"),
+        ({"extra_config": {"(": {"bits": 8}}}, "no regular expression"),
+    ],
+)
+def test_other_numbers_of_auto_round_are_refused_by_name(change, named):
+    config = {**auto_round("MXFP4A16"), **change}
+    with pytest.raises(CheckpointError, match=named) as caught:
+        made(config)
+    assert caught.value.code == "CORE-M160"
+    verdict = refine(QuantRequest("auto-round", "cpu", "auto", config), ProbeResult(available=True))
+    assert list(verdict.reasons) == reasons_against(config) != []
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, torch.inf, torch.nan])
+@pytest.mark.parametrize("name", ["weight_global_scale", "input_global_scale"])
+def test_scales_that_cannot_be_divided_by_are_refused(name, value, tmp_path):
+    sample, site = SAMPLES["NVFP4"], SAMPLES["NVFP4"].layers[2]
+    broken = redescribed(sample, {f"{site.prefix}.{name}": torch.tensor([value])})
+    with pytest.raises(CheckpointError, match=f"{name}' is .*, which is no scale"):
         sample_layer(CompressedFormat, broken, site, tmp_path)

@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 import torch
 from core_plugin_fp8.config import forms_of, reasons_against, refine
-from core_plugin_fp8.conformance import samples
+from core_plugin_fp8.conformance import AUTO_ROUND, STATIC, samples
 from core_plugin_fp8.scheme import FP8
 from core_plugin_unquantized.int8 import round_rows
 from safetensors.torch import load_file
@@ -21,7 +21,14 @@ from core.testing.samples import compare_sample, redescribed
 
 SAMPLES = {one.name: one for one in samples() if isinstance(one, CheckpointSample)}
 BLOCKS = {"quant_method": "fp8", "weight_block_size": [128, 128]}
-ROUNDS = {"blocks": "float8:128", "one scale": "float8:token", "outputs": "float8:token", "large": "float8:128"}
+ROUNDS = {
+    "blocks": "float8:128",
+    "one scale": "float8:token",
+    "outputs": "float8:token",
+    "large": "float8:128",
+    "AutoRound, weights alone": "as_is",
+    "AutoRound, blocks": "as_is",
+}
 LINEAR = LayerSite("linear", "model.layers.0.mlp.gate_proj", 64, (("", 8),))
 
 
@@ -37,8 +44,9 @@ def test_layers_compute_what_the_format_means(name, tmp_path):
 
 
 @pytest.mark.covers("QUANT-06")
-def test_fixed_scales_are_those_of_the_checkpoint(tmp_path):
-    sample, site = SAMPLES["one scale, static"], SAMPLES["one scale, static"].layers[2]
+@pytest.mark.parametrize("name", ["one scale, static", "AutoRound, static"])
+def test_fixed_scales_are_those_of_the_checkpoint(name, tmp_path):
+    sample, site = SAMPLES[name], SAMPLES[name].layers[2]
     scale, values = torch.tensor(0.03), sample.values()
     given = redescribed(sample, {f"{site.prefix}.input_scale": scale})
     x = torch.randn(5, site.in_features, generator=torch.Generator().manual_seed(1))
@@ -69,6 +77,14 @@ def test_scales_have_either_name(name, other, tmp_path):
         ({"quant_method": "fp8", "activation_scheme": "static"}, "float8_e4m3fn/allxall:float32@float8:tensor"),
         ({"quant_method": "fbgemm_fp8"}, "float8_e4m3fn/1xall:float32@float8:token"),
         ({}, "float8_e4m3fn/1xall:float32@float8:token"),
+        (AUTO_ROUND, "float8_e4m3fn/1xall:float32@as_is"),
+        ({**AUTO_ROUND, "act_bits": 8}, "float8_e4m3fn/1xall:float32@float8:token"),
+        (STATIC, "float8_e4m3fn/1xall:float32@float8:tensor"),
+        ({**STATIC, "group_size": 0}, "float8_e4m3fn/allxall:float32@float8:tensor"),
+        (
+            {**AUTO_ROUND, "group_size": [128, 128], "act_bits": 8, "act_group_size": 128},
+            "float8_e4m3fn/128x128:float32@float8:128",
+        ),
     ],
 )
 def test_the_form_is_the_checkpoints(config, key):
@@ -105,6 +121,40 @@ def test_what_is_not_understood_is_refused_by_name(change, named):
     verdict = refine(QuantRequest("fp8", "cpu", "auto", config), ProbeResult(available=True))
     assert list(verdict.reasons) == reasons_against(config) != []
     assert refine(QuantRequest("none", "cpu", "auto", {}), ProbeResult(available=True)).ok
+
+
+def test_auto_round_says_by_name_what_is_plain():
+    own = {r".*\.o_proj": {"bits": 16}, "lm_head": {"bits": 8, "group_size": -1}}
+    form, head = made({**AUTO_ROUND, "extra_config": own}), LayerSite("lm_head", "lm_head", 64, (("", 8),))
+    assert form.form(LINEAR, "") == form.form(head, "") != PLAIN == made(AUTO_ROUND).form(head, "")
+    for path in ("model.layers.0.self_attn.o_proj", "model.vision.0.q_proj"):
+        assert form.form(replace(LINEAR, prefix=path), "") == PLAIN, path
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"packing_format": "auto_round:llm_compressor"}, "packing_format 'auto_round:llm_compressor'"),
+        ({"data_type": "int"}, "auto_round:auto_gptq"),
+        ({"data_type": "fp8_e5m2"}, "8 bits of 'fp8_e5m2'"),
+        ({"fmt": "e5m2"}, "e5m2"),
+        ({"bits": 4}, "weights of 4 bits"),
+        ({"group_size": 128}, "group_size 128, not -1, 0 or two sizes"),
+        ({"sym": False}, "sym False"),
+        ({"rotation_config": {"block_size": 32}}, "rotation_config"),
+        ({"act_bits": 8, "act_data_type": "int"}, "activations of 8 bits of 'int'"),
+        ({"act_bits": 8, "act_group_size": 0}, "act_group_size 0, not -1"),
+        ({"act_bits": 8, "act_dynamic": False, "act_group_size": -1}, "act_group_size -1, not 0"),
+        ({"extra_config": {"x": {"group_size": 0}}}, "x: group_size 0, not -1"),
+        ({"extra_config": {"(": {"bits": 8}}}, "no regular expression"),
+    ],
+)
+def test_other_float8_of_auto_round_is_refused_by_name(change, named):
+    config = {**AUTO_ROUND, **change}
+    with pytest.raises(CheckpointError, match=named):
+        made(config)
+    verdict = refine(QuantRequest("auto-round", "cpu", "auto", config), ProbeResult(available=True))
+    assert list(verdict.reasons) == reasons_against(config) != []
 
 
 @pytest.mark.parametrize(

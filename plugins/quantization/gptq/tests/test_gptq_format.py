@@ -97,6 +97,7 @@ def test_tensors_say_how_much_they_hold(bits, ordered):
         ({"dynamic": {"+:x": {"bits": 5}}}, "x: weights of 5 bits"),
         ({"dynamic": {"-:(": {}}}, "no regular expression"),
         ({"quant_method": "auto-round", "packing_format": "auto_round:auto_awq"}, "auto_round:auto_awq"),
+        ({"quant_method": "auto-round", "data_type": "mx_fp"}, "weights of 'mx_fp', not integers"),
     ],
 )
 def test_what_is_not_understood_is_refused_by_name(change, named):

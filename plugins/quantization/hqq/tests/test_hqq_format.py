@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -9,9 +10,12 @@ import torch
 from core_plugin_hqq.config import reasons_against, refine
 from core_plugin_hqq.conformance import described, encoded, samples, settings
 from core_plugin_hqq.scheme import HQQFormat, unpack
+from safetensors.torch import load_file
 
 from core.api import PLAIN, CheckpointError, LayerSite, ProbeResult, QuantContext, QuantRequest
-from core.testing.layers import PlainTensor, sample_layer
+from core.api.ranks import Ranks
+from core.layers.roles import Roles
+from core.testing.layers import PlainTensor, fill, make_layer, sample_layer
 from core.testing.samples import compare_sample, redescribed
 
 SAMPLES = {one.name: one for one in samples()}
@@ -132,3 +136,53 @@ def test_other_groups_than_the_checkpoint_says_are_refused(tmp_path):
     with pytest.raises(CheckpointError, match=r"up_proj\.W_q") as caught:
         sample_layer(HQQFormat, sample, site, tmp_path)
     assert caught.value.code == "CORE-M122"
+
+
+def shares(site, size, shard):
+    """What each rank has of a layer of one part."""
+    make = lambda rank: Roles(Ranks(rank, size)).linear(  # noqa: E731
+        site.prefix, site.in_features, site.rows, shard, bias=site.bias
+    )
+    return [make(rank) for rank in range(size)]
+
+
+@pytest.mark.covers("QUANT-01")
+@pytest.mark.parametrize(("size", "shard"), [(2, "out"), (4, "out"), (2, "in")])
+@pytest.mark.parametrize("name", ["4 bits", "3 bits", "4 bits, axis 0", "by inputs", "across outputs"])
+def test_each_rank_has_its_slice_of_the_weight(name, size, shard, tmp_path):
+    sample = SAMPLES[name]
+    site, stored = sample.layers[2], load_file(sample.write(tmp_path) / "model.safetensors")
+    whole, form = sample.values()[f"{site.prefix}.weight"], described_form(sample, tmp_path)
+    for placed in shares(site, size, shard):
+        layer = make_layer(form, placed.site, cuts=placed.cuts)
+        fill(layer.group, [PlainTensor(*pair) for pair in stored.items()])
+        due = placed.cuts.inputs.take(placed.cuts.outputs[0].take(whole, 0), 1)
+        torch.testing.assert_close(layer.params["weight"], due)
+
+
+def test_a_cut_inside_a_group_is_refused_with_both_numbers(tmp_path):
+    sample = SAMPLES["4 bits"]
+    stored = [PlainTensor(*pair) for pair in load_file(sample.write(tmp_path) / "model.safetensors").items()]
+    placed = shares(sample.layers[2], 4, "in")[1]
+    layer = make_layer(described_form(sample, tmp_path), placed.site, cuts=placed.cuts)
+    with pytest.raises(
+        CheckpointError, match=r"takes 32 to 64 of 128, but .*up_proj.* holds 64 inputs together"
+    ) as caught:
+        fill(layer.group, stored)
+    assert caught.value.code == "CORE-M185"
+
+
+@pytest.mark.parametrize("split", ["halves", "interleaved"])
+def test_parts_of_one_module_are_taken_out_of_it(split):
+    given, rng = settings(), torch.Generator().manual_seed(7)
+    stored, meant = encoded(given, (96, 128), rng)
+    site = LayerSite("linear", "mlp", 128, (("gate", 48), ("up", 48)), fused="gate_up", split=split)
+    layer = make_layer(made(given), site)
+    fill(layer.group, [PlainTensor(f"mlp.gate_up.{suffix}", one) for suffix, one in stored.items()])
+    due = meant if split == "halves" else torch.cat((meant[::2], meant[1::2]))
+    torch.testing.assert_close(layer.params["weight"], due)
+
+
+def described_form(sample, folder):
+    config = json.loads((folder / "config.json").read_text())["quantization_config"]
+    return HQQFormat(QuantContext(torch.device("cpu"), torch.float32, config))

@@ -6,13 +6,22 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from core.api.attention import AttentionContext, AttentionSite, BatchView, KVLayout, LatentSite, PickSite
+from core.api.attention import (
+    AttentionContext,
+    AttentionSite,
+    BatchView,
+    CompressedSite,
+    KVLayout,
+    LatentSite,
+    PickSite,
+)
 from core.api.facets import StepShape
 from core_plugin_torch_sdpa import elements
+from core_plugin_torch_sdpa.compressed import TorchSdpaCompressed, TorchSdpaEntryPicker, compressed_layout
 from core_plugin_torch_sdpa.encoder import TorchSdpaEncoder
 from core_plugin_torch_sdpa.fixed import FixedPlan, FixedPlanner
 from core_plugin_torch_sdpa.latent import TorchSdpaLatent, latent_layout
-from core_plugin_torch_sdpa.picks import TorchSdpaPicker, picker_layout
+from core_plugin_torch_sdpa.picks import TorchSdpaPicker
 from core_plugin_torch_sdpa.plan import Decode, LayerKind, Planner, Prefill, SdpaPlan
 
 _PICKED = LayerKind(window=None, fused=False, latent=True)
@@ -38,7 +47,8 @@ class TorchSdpaBackend:
         """Prepare a step for those of the layers made so far that the batch is for."""
         if batch.layers is None:
             return self._planner.plan(batch, self._kinds)
-        wanted = {self._layers[layer] for layer in batch.layers}
+        # Attention to compressed entries has no variant.
+        wanted = {self._layers[layer] for layer in batch.layers if layer in self._layers}
         return self._planner.plan(batch, [kind if i in wanted else None for i, kind in enumerate(self._kinds)])
 
     def fixed_plan(self, shape: StepShape) -> FixedPlan:
@@ -66,12 +76,22 @@ class TorchSdpaBackend:
         return TorchSdpaLatent(site, self._ctx, self._variant(site.layer, kind))
 
     def picker_layout(self, site: PickSite) -> KVLayout:
-        """Return blocks of `(block_size, key_dim)`; int8 with the scale behind each key."""
-        return picker_layout(site, self._ctx)
+        """Return blocks of `(block_size / ratio, key_dim)`; int8 with the scale behind each key."""
+        return compressed_layout(site.key_dim, site.ratio, self._ctx)
 
-    def picker(self, site: PickSite) -> TorchSdpaPicker:
-        """Return what picks positions; later plans cover it."""
+    def picker(self, site: PickSite) -> TorchSdpaPicker | TorchSdpaEntryPicker:
+        """Return what picks positions or entries; later plans cover it."""
+        if site.ratio > 1:
+            return TorchSdpaEntryPicker(site, self._ctx)
         return TorchSdpaPicker(site, self._ctx, self._variant(site.layer, _PICKED))
+
+    def compressed_layout(self, site: CompressedSite) -> KVLayout:
+        """Return blocks of `(block_size / ratio, head_dim)`; int8 with the scale behind each entry."""
+        return compressed_layout(site.head_dim, site.ratio, self._ctx)
+
+    def compressed(self, site: CompressedSite) -> TorchSdpaCompressed:
+        """Return the attention to entries of one layer."""
+        return TorchSdpaCompressed(site, self._ctx)
 
     def encoder(self, site: AttentionSite) -> TorchSdpaEncoder:
         """Return attention within the prompts of a step."""

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from core.api.attention import BatchView
+from core_plugin_torch_sdpa.entries import FixedEntries
 from core_plugin_torch_sdpa.groups import EncoderGroups
 from core_plugin_torch_sdpa.plan import Decode, LayerKind, SdpaPlan, Variant
 
@@ -44,6 +45,7 @@ class FixedPlan(SdpaPlan):
         positions: `(columns * block_size,)` int32.
         first: `(rows, 1)` int32, memory to work in.
         hidden, outside: `(rows, columns * block_size)` bool, memory to work in.
+        entries: Filled with the rows' lengths.
     """
 
     work: list[FixedVariant]
@@ -53,6 +55,7 @@ class FixedPlan(SdpaPlan):
     first: Tensor
     hidden: Tensor
     outside: Tensor
+    entries: FixedEntries
 
 
 class FixedPlanner:
@@ -84,6 +87,7 @@ class FixedPlanner:
                 for kind, one in zip(kinds, work, strict=True)
             ],
             encoder=self._no_encoder(rows, slots[0]),
+            entries=FixedEntries(blocks, rows, shape.max_seq_len),
             work=work,
             blocks=blocks,
             halves=halves,
@@ -105,6 +109,7 @@ class FixedPlanner:
         torch.mul(plan.blocks.view(batch.block_tables.shape), 2, out=halves[0])
         torch.add(halves[0], 1, out=halves[1])
         lengths = batch.on_device()[1][:, None]
+        plan.entries.refresh(lengths)
         for one in plan.work:
             torch.ge(plan.positions, lengths, out=plan.hidden)
             if one.reach is not None:

@@ -26,6 +26,7 @@ TORCH_SDPA = AttentionSpec(
             "chunked",
             "latent",
             "picks",
+            "compressed",
             "head_scales",
             "bidirectional",
             "position_bias",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from core.api.attention import AttentionContext, KVLayout, PickSite
+from core.api.attention import AttentionContext, PickSite
 from core_plugin_torch_sdpa import elements
 from core_plugin_torch_sdpa.plan import Decode, Prefill, SdpaPlan
 
@@ -19,10 +19,30 @@ MOST_SCORES = 2**24
 """Products of index heads that are there at once: bounds the queries of a prompt that are scored together."""
 
 
-def picker_layout(site: PickSite, ctx: AttentionContext) -> KVLayout:
-    """Return the blocks of a picker: index keys."""
-    size = elements.stored_size(site.key_dim, ctx.kv_dtype)
-    return KVLayout((ctx.block_size, size), elements.stored_dtype(ctx.kv_dtype))
+class PickScores:
+    """Scores by index heads, and the best of them.
+
+    Args:
+        dtype: In which they are computed.
+    """
+
+    def __init__(self, site: PickSite, dtype: torch.dtype) -> None:
+        self._site, self._dtype = site, dtype
+
+    def __call__(self, q: Tensor, weights: Tensor, keys: Tensor) -> Tensor:
+        """`(rows, queries, heads, key_dim)`, `(rows, queries, heads)`, `(rows, positions, key_dim)` ->
+        `(rows, queries, positions)`."""
+        products = q.to(self._dtype).flatten(1, 2) @ keys.transpose(1, 2)
+        met = products.mul_(self._site.scale).relu_().view(*q.shape[:3], -1)
+        return (weights.to(self._dtype)[:, :, None] @ met)[:, :, 0]
+
+    def best(self, scores: Tensor, hidden: Tensor | None) -> Tensor:
+        """Return the positions of the best scores that are not hidden, `(..., picks)`."""
+        if hidden is not None:
+            # Not added: what no token owns may be as large as its dtype allows.
+            scores = scores.masked_fill_(hidden, -torch.inf)
+        best, places = scores.topk(self._site.picks, dim=-1, sorted=False)
+        return places.int().masked_fill_(best == -torch.inf, NONE)
 
 
 class TorchSdpaPicker:
@@ -35,6 +55,7 @@ class TorchSdpaPicker:
     def __init__(self, site: PickSite, ctx: AttentionContext, variant: int) -> None:
         self._site, self._variant, self._kv_dtype = site, variant, ctx.kv_dtype
         self._dtype = torch.promote_types(ctx.dtype, torch.float32)
+        self._scores = PickScores(site, self._dtype)
 
     def write(self, key: Tensor, kv: Tensor, plan: SdpaPlan) -> None:
         """Store index keys `key (tokens, key_dim)` at the plan's slots."""
@@ -62,7 +83,7 @@ class TorchSdpaPicker:
             return self._all(width, mask, decode.rows, q)
         keys = self._gather(kv, decode.gathered).view(decode.rows, width, -1)
         scores = self._scores(q[:, None], weights[:, None], keys)
-        return self._best(scores, None if mask is None else mask[:, 0])[:, 0]
+        return self._scores.best(scores, None if mask is None else mask[:, 0] != 0)[:, 0]
 
     def _prefill(self, q: Tensor, weights: Tensor, kv: Tensor, prefill: Prefill) -> Tensor:
         """Pick for the queries of a tile, `(queries, picks)`."""
@@ -74,23 +95,8 @@ class TorchSdpaPicker:
         for begin in range(0, len(q), together):
             few = slice(begin, begin + together)
             scores = self._scores(q[None, few], weights[None, few], keys)[0]
-            parts.append(self._best(scores, None if prefill.mask is None else prefill.mask[few]))
+            parts.append(self._scores.best(scores, None if prefill.mask is None else prefill.mask[few] != 0))
         return torch.cat(parts)
-
-    def _scores(self, q: Tensor, weights: Tensor, keys: Tensor) -> Tensor:
-        """`(rows, queries, heads, key_dim)`, `(rows, queries, heads)`, `(rows, positions, key_dim)` ->
-        `(rows, queries, positions)`."""
-        products = q.to(self._dtype).flatten(1, 2) @ keys.transpose(1, 2)
-        met = products.mul_(self._site.scale).relu_().unflatten(1, q.shape[1:3])
-        return (weights.to(self._dtype)[:, :, None] @ met)[:, :, 0]
-
-    def _best(self, scores: Tensor, mask: Tensor | None) -> Tensor:
-        """Return the positions of the best scores that are not hidden, `(..., picks)`."""
-        if mask is not None:
-            # Not added: what no token owns may be as large as its dtype allows.
-            scores = scores.masked_fill_(mask != 0, -torch.inf)
-        best, places = scores.topk(self._site.picks, dim=-1, sorted=False)
-        return places.int().masked_fill_(best == -torch.inf, NONE)
 
     def _all(self, width: int, mask: Tensor | None, queries: int, like: Tensor) -> Tensor:
         """Return every position that is not hidden, `(queries, picks)`."""

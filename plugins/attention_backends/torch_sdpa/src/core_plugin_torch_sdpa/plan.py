@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from core.api.attention import BatchView
+from core_plugin_torch_sdpa.entries import Entries
 from core_plugin_torch_sdpa.groups import EncoderGroups
 from core_plugin_torch_sdpa.partition import DecodeGroup, PrefillTile, decode_groups, first_seen, prefill_tiles
 
@@ -102,6 +103,7 @@ class SdpaPlan:
         slots: `(tokens,)` rows of the cache of a latent layer seen as `(num_blocks * block_size, ...)`.
         variants: One per kind of layer that the backend has; None for kinds that the plan is not for.
         encoder: How encoder layers divide the step.
+        entries: Which compressed entries the rows have.
     """
 
     key_slots: Tensor
@@ -109,6 +111,7 @@ class SdpaPlan:
     slots: Tensor
     variants: list[Variant | None]
     encoder: EncoderGroups
+    entries: Entries
 
     def of(self, kind: int) -> Variant:
         """Return the work of a kind of layers. Raises `ValueError` where the plan is not for them."""
@@ -135,7 +138,8 @@ class Planner:
         # Block b holds its keys at half-block 2 * b and its values right after.
         keys = batch.slots + torch.div(batch.slots, size, rounding_mode="floor") * size
         variants = [None if kind is None else self._variant(batch, kind) for kind in kinds]
-        return SdpaPlan(keys, keys + size, batch.slots, variants, EncoderGroups(batch, self._dtype))
+        encoder, entries = EncoderGroups(batch, self._dtype), Entries(batch, size)
+        return SdpaPlan(keys, keys + size, batch.slots, variants, encoder, entries)
 
     def _variant(self, batch: BatchView, kind: LayerKind) -> Variant:
         counts = np.diff(batch.query_starts)

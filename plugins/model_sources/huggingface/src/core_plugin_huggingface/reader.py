@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING
 
 from core.api import CheckpointInfo, missing_tokenizer
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from core.api import Tokenizer
     from core_plugin_huggingface.header import Entry
     from core_plugin_huggingface.tensors import SafeTensor
+
+_STACKED = re.compile(r"\.experts\._?gate_up_proj(_\w+)?$")
+"""Names of tensors that hold the gate and up of all experts of a layer: the configuration says then `experts_fused`."""
 
 
 class SafetensorsReader:
@@ -46,6 +50,8 @@ class SafetensorsReader:
             raise bad_json(path / "config.json", "has no 'architectures', so nobody knows which model this is")
         quantization = read_quantization(path, config)
         entries = self._entries(path)
+        if any(_STACKED.search(entry.name) for entry in entries):
+            config = {**config, "experts_fused": True}
         return CheckpointInfo(
             path=str(path),
             format=self.FORMAT,

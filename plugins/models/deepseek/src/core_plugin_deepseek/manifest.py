@@ -45,3 +45,12 @@ MOE = ModelSpec(
     architectures=("DeepseekForCausalLM",),
     shape="core_plugin_deepseek.first:shape",
 )
+
+FOURTH = ModelSpec(
+    name="deepseek-v4",
+    impl="core_plugin_deepseek.fourth.model:DeepSeekV4",
+    api=2,
+    summary="DeepSeek V4: compressed attention, hyper-connections",
+    architectures=("DeepseekV4ForCausalLM",),
+    shape="core_plugin_deepseek.fourth.reading:shape",
+)

@@ -95,7 +95,8 @@ def _pooling(given: Fields, kin: Kin) -> PoolingShape | None:
     given.expect("pooling", *_METHODS)
     changes: dict[str, Any] = {"method": _METHODS[given.text("pooling", "avg")]}
     if kin.projects:
-        changes["size"] = given.integer("num_labels")
+        size = "embedding_size" if given.config.get("embedding_size") is not None else "num_labels"
+        changes["size"] = given.integer(size)
     return pooling.model_copy(update=changes)
 
 

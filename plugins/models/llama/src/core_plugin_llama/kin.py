@@ -73,7 +73,8 @@ class Kin:
         interleaved: Whether neighbouring dimensions of a head rotate together.
         named: Returns the decoder with the names that its checkpoints have, where they are not Llama's.
         both_ways: Whether every token sees every other, whatever the configuration says.
-        projects: Whether a linear layer brings hidden states to the size of embeddings, which is `num_labels`.
+        projects: Whether a linear layer brings hidden states to the size of embeddings, `embedding_size` or else
+            `num_labels`.
         renames, skips: Further rules of checkpoint names.
     """
 

@@ -79,10 +79,11 @@ def _product(op: str, dense: bool, summary: str) -> KernelSpec:
 
 _INT8 = ("int8/*xall:float32@as_is", "int8/*xall:float32@int8:token")
 _OPENED = ("*@as_is", _INT8[1])
+_FLOAT8 = ("float8_e4m3fn/*", "float8_e5m2/*")
 _E2M1 = ("e2m1/1x32:e8m0@*", "e2m1/1x16:e4m3@*")
 _GGUF = ("gguf:Q[4568]_*@as_is", "gguf:Q[12]_0@as_is", "gguf:MXFP4@as_is", "gguf:NVFP4@as_is")
 _TABLES = ("nf4/1x*:float32@as_is", "fp4/1x*:float32@as_is")
-_STORED = ("plain@as_is", *_GGUF, "int4/1x*:float32*@as_is", "float8_e4m3fn/*", *_E2M1, *_TABLES, *_INT8)
+_STORED = ("plain@as_is", *_GGUF, "int4/1x*:float32*@as_is", *_FLOAT8, *_E2M1, *_TABLES, *_INT8)
 _CLASSES = {
     "linear": "layers:LinearProduct",
     "lookup": "layers:LookupProduct",

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from core_plugin_unquantized.auto_round import METHODS, inside_blocks, own_settings, packing_of
+from core_plugin_unquantized.auto_round import METHODS, data_type, inside_blocks, own_settings, packing_of
 from core_plugin_unquantized.names import listed
 
 from core.api import (
@@ -24,9 +24,12 @@ from core.api import (
 ORDER = (0, 2, 4, 6, 1, 3, 5, 7)
 """Output, of eight, that each nibble of a word belongs to in the layout `gemm`, the lowest nibble first."""
 
-LAYOUTS = ("gemm", "gemv")
-GEMV_SIZES = (32, 64, 128)
-"""Groups of the layout `gemv`: the sizes that its kernels have."""
+FILLED = ("gemv", "gemv_fast")
+"""Layouts in which groups are filled up to whole words of zero points."""
+
+LAYOUTS = ("gemm", *FILLED)
+FILLED_SIZES = (32, 64, 128)
+"""Groups of these layouts: the sizes that their kernels have."""
 
 PACKINGS = ("auto_round:auto_awq", "auto_round:awq", "auto_awq", "awq")
 """Those of AutoRound that are the layout `gemm`."""
@@ -38,7 +41,7 @@ class AWQConfig:
 
     Attributes:
         group_size: Inputs that share a scale; -1 for all of them.
-        layout: `gemm` or `gemv`.
+        layout: One of `LAYOUTS`.
         plain: Parts of the module paths of layers that are not quantized.
         given: Its `quantization_config`.
         layers: Expressions that the paths of modules match from the beginning, and their group sizes; None: plain.
@@ -54,11 +57,8 @@ class AWQConfig:
     def read(given: Mapping[str, object]) -> AWQConfig:
         """Read `quantization_config`. Raises `CheckpointError` CORE-M160 for what is not understood."""
         if reasons := reasons_against(given):
-            raise CheckpointError(
-                "CORE-M160",
-                f"this AWQ checkpoint cannot be read: {'; '.join(reasons)}.",
-                hint="Supported are 4 bits in the layouts 'gemm', in groups of any size (-1: all inputs), and 'gemv'.",
-            )
+            hint = "Read are 4 bits in the layouts 'gemm' (groups of any size, -1: all inputs), 'gemv' and 'gemv_fast'."
+            raise contradicted("; ".join(reasons), hint)
         sizes = {name: None if own is False else int(str(_group_size(own))) for name, own in _own(given).items()}
         return AWQConfig(
             group_size=int(str(_group_size(given))),
@@ -77,6 +77,11 @@ class AWQConfig:
         if own != 0:
             return own if site.inner or site.kind == "lm_head" else None
         return self.group_size if site.inner and inside_blocks(self.given, module) else None
+
+
+def contradicted(how: str, hint: str = "The weights and config.json do not belong together.") -> CheckpointError:
+    """Return the error of a checkpoint that is not what it says of itself: CORE-M160."""
+    return CheckpointError("CORE-M160", f"this AWQ checkpoint cannot be read: {how}.", hint=hint)
 
 
 def form_of(size: int) -> WeightForm:
@@ -110,8 +115,10 @@ def reasons_against(given: Mapping[str, object]) -> list[str]:
         reasons.append(f"packing_format {packing!r:.60}, not {' or '.join(map(repr, PACKINGS))}")
     elif not packing and layout not in LAYOUTS:
         reasons.append(f"layout {given.get('version')!r:.60}, not {' or '.join(map(repr, LAYOUTS))}")
-    elif not packing and layout == "gemv" and _group_size(given) not in GEMV_SIZES:
-        reasons.append(f"groups of {_group_size(given)!r:.60} inputs in the layout 'gemv'")
+    elif not packing and layout in FILLED and _group_size(given) not in FILLED_SIZES:
+        reasons.append(f"groups of {_group_size(given)!r:.60} inputs in the layout {layout!r}")
+    if packing and "fp" in data_type(given):
+        reasons.append(f"weights of {data_type(given)!r:.60}, not integers")
     for name, own in _own(given).items():
         try:
             re.compile(name)

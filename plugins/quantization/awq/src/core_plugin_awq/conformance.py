@@ -43,14 +43,17 @@ class _Kind:
 
 
 def samples() -> Iterator[CheckpointSample]:
-    """Yield small layers in both layouts, in groups and of all inputs, and a layer whose speed says something."""
+    """Yield small layers in every layout, in groups and of all inputs, and a layer whose speed says something."""
     yield _sample("groups of 32", _SITES, _Kind(32))
     yield _sample("one group", _SITES, _Kind(-1))
     yield _sample("AutoRound", _SITES, _Kind(32, packing="auto_round:auto_awq"))
     yield _sample("gemv", _SITES, _Kind(32, "gemv"))
     yield _sample("gemv, groups of 64", _SITES, _Kind(64, "gemv"))
+    yield _sample("gemv_fast", _SITES, _Kind(32, "gemv_fast"))
+    yield _sample("gemv_fast, groups of 64", _SITES, _Kind(64, "gemv_fast"))
     yield _sample("large", _LARGE, _Kind(128))
     yield _sample("large gemv", _LARGE, _Kind(128, "gemv"))
+    yield _sample("large gemv_fast", _LARGE, _Kind(128, "gemv_fast"))
 
 
 def _sample(name: str, sites: Sequence[LayerSite], kind: _Kind) -> CheckpointSample:
@@ -87,27 +90,50 @@ def _make(sites: Sequence[LayerSite], kind: _Kind) -> tuple[dict[str, Tensor], d
             codes = torch.randint(0, 16, (site.in_features, rows), generator=rng)
             zeros = torch.randint(4, 12, (groups, rows), generator=rng)
             scales = (torch.rand(groups, rows, generator=rng) + 0.5).half()
-            tensors = _gemv(codes, zeros, scales, kind.size) if kind.layout == "gemv" else _gemm(codes, zeros, scales)
+            tensors = _LAYOUTS[kind.layout](codes, zeros, scales, kind.size)
             stored |= {f"{module}.{name}": tensor for name, tensor in tensors.items()}
+            values = -zeros * scales.float()  # of code 0
+            if kind.layout == "gemv_fast":  # as they are stored
+                values = tensors["scaled_zeros"][:groups].float()
             each = site.in_features // groups
-            weight = (codes - zeros.repeat_interleave(each, 0)) * scales.float().repeat_interleave(each, 0)
+            weight = codes * scales.float().repeat_interleave(each, 0) + values.repeat_interleave(each, 0)
             meant[f"{module}.weight"] = weight.t().contiguous()
     return stored, meant
 
 
-def _gemm(codes: Tensor, zeros: Tensor, scales: Tensor) -> dict[str, Tensor]:
+def _gemm(codes: Tensor, zeros: Tensor, scales: Tensor, size: int) -> dict[str, Tensor]:
     """Return what `gemm` stores of `codes (in, rows)` and `zeros`, `scales (groups, rows)`."""
     return {"qweight": _pack(codes, ORDER), "qzeros": _pack(zeros, ORDER), "scales": scales}
 
 
 def _gemv(codes: Tensor, zeros: Tensor, scales: Tensor, size: int) -> dict[str, Tensor]:
     """Return what `gemv` stores: everything by rows, groups filled up to whole words, and to 2 or 4 of these."""
-    some = 8 * (128 // size)
-    words = (len(zeros) + some - 1) // some * some // 8
-    more = torch.zeros(zeros.shape[1], 8 * words - len(zeros))
-    whole = torch.cat((zeros.t(), more.to(zeros.dtype)), 1), torch.cat((scales.t(), more.to(scales.dtype)), 1)
     natural = range(8)
-    return {"qweight": _pack(codes.t(), natural), "qzeros": _pack(whole[0], natural), "scales": whole[1]}
+    points = _pack(_filled(zeros, size).t(), natural)
+    return {"qweight": _pack(codes.t(), natural), "qzeros": points, "scales": _filled(scales, size).t().contiguous()}
+
+
+def _fast(codes: Tensor, zeros: Tensor, scales: Tensor, size: int) -> dict[str, Tensor]:
+    """Return what `gemv_fast` stores: groups filled up as in `gemv`, codes of 4 outputs and 64 inputs in 64 words."""
+    inputs, rows = codes.shape
+    k, n = torch.arange(inputs), torch.arange(rows).unsqueeze(1)
+    run, pair, second = k % 32 // 8, k % 8 // 2, k % 2
+    place = n % 4 * 64 + k % 64 // 32 * 32 + 8 * pair + 4 * second + run
+    word = n // 4 * inputs + k // 64 * 64 + place // 4
+    words = torch.zeros(rows // 4 * inputs, dtype=torch.int64)
+    words.index_add_(0, word.flatten(), (codes.t() << 4 * (place % 4)).flatten())
+    scaled = (-zeros * scales.float()).half()
+    shared = {"scales": _filled(scales, size), "scaled_zeros": _filled(scaled, size)}
+    return {"qweight": words.view(rows // 4, inputs).to(torch.int16), **shared}
+
+
+def _filled(shared: Tensor, size: int) -> Tensor:
+    """Return `shared (groups, rows)` with zeros up to whole words of zero points."""
+    some = 8 * (128 // size)
+    return torch.cat((shared, shared.new_zeros(-len(shared) % some, shared.shape[1])))
+
+
+_LAYOUTS = {"gemm": _gemm, "gemv": _gemv, "gemv_fast": _fast}
 
 
 def _pack(values: Tensor, order: Sequence[int]) -> Tensor:

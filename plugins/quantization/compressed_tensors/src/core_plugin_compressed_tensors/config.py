@@ -19,6 +19,7 @@ from core.api import (
     Verdict,
     WeightForm,
 )
+from core_plugin_compressed_tensors import auto_round
 from core_plugin_compressed_tensors.schemes import Scheme, mapping, reasons_of, scheme_of, title
 
 
@@ -50,6 +51,7 @@ class CompressedConfig:
         """Read `quantization_config`. Raises `CheckpointError` CORE-M160 for what is not understood."""
         if reasons := reasons_against(given):
             raise contradicted("; ".join(reasons), "The README of core-plugin-compressed-tensors lists what is read.")
+        given = auto_round.translated(given)
         groups = mapping(given["config_groups"]).values()
         return CompressedConfig(
             tuple((tuple(group["targets"]), scheme_of(group, given)) for group in groups),
@@ -96,6 +98,9 @@ def forms_of(checkpoint: CheckpointInfo) -> dict[WeightForm, int]:
 
 def reasons_against(given: Mapping[str, object]) -> list[str]:
     """Return everything in a `quantization_config` that is not understood."""
+    if reasons := auto_round.reasons_against(given):
+        return reasons
+    given = auto_round.translated(given)
     groups, sparse = mapping(given.get("config_groups")), mapping(given.get("sparsity_config"))
     reasons = _of_names("ignore", given.get("ignore") or ())
     if not groups:

@@ -67,11 +67,17 @@ SCHEMES: Mapping[str, tuple[str, Numbers, Numbers | None, float]] = {
 }
 """Layout, weights and activations by name, and the relative error that rounded activations cause."""
 
+AUTO_ROUND = ("NVFP4", "MXFP4A16", "MXFP8")
+"""Schemes that AutoRound stores alike."""
+
 
 def samples() -> Iterator[CheckpointSample]:
     """Yield every scheme, and layers whose memory says something."""
     for name in SCHEMES:
         yield _sample(name, name, _SITES)
+    for name in AUTO_ROUND:
+        encode, tolerance = partial(encoded, name), SCHEMES[name][3]
+        yield quantized_sample(f"AutoRound, {name}", _SITES, auto_round(name), encode, tolerance=tolerance)
     yield _sample("large", "W8A8", _LARGE)
     yield _sample("large, packed", "W4A16", _LARGE)
 
@@ -86,6 +92,19 @@ def described(scheme: str) -> dict[str, Any]:
         "config_groups": {"group_0": group},
         "ignore": ["lm_head"],
     }
+
+
+def auto_round(scheme: str) -> dict[str, Any]:
+    """Return the `quantization_config` that AutoRound writes of a scheme with floats in runs."""
+    layout, weights, activations, _ = SCHEMES[scheme]
+    kind = "nv_fp" if layout.startswith("nvfp4") else "mx_fp"
+    said = {"bits": weights["num_bits"], "data_type": kind, "group_size": weights["group_size"], "sym": True}
+    if activations is not None:
+        static = "4_with_static_gs" if kind == "nv_fp" else ""
+        said |= {"act_bits": activations["num_bits"], "act_data_type": f"{kind}{static}", "act_sym": True}
+        said |= {"act_group_size": activations["group_size"], "act_dynamic": True}
+    packing = {"packing_format": "auto_round:llm_compressor", "block_name_to_quantize": "model.layers"}
+    return {"quant_method": "auto-round", **said, **packing}
 
 
 def _sample(name: str, scheme: str, sites: Sequence[LayerSite]) -> CheckpointSample:

@@ -68,7 +68,7 @@ class CompressedFormat(Plain):
             name = tensors["weight_g_idx"].name
             raise contradicted(f"'{name}' tells groups beyond the {scales.shape[1]} that have scales")
         whole, fixed = tensors.get("weight_global_scale"), _input_scale(tensors)
-        tensor_scale = None if whole is None else 1 / whole.dense(torch.float32).view(())
+        tensor_scale = None if whole is None else _inverse(whole)
         return Part(form, _codes_of(scheme, tensors), scales, zeros, group_of, tensor_scale, fixed)
 
     def _form(self, scheme: Scheme) -> WeightForm:
@@ -140,5 +140,13 @@ def _input_scale(tensors: Mapping[str, WeightTensor]) -> Tensor | None:
     if "input_scale" in tensors:
         return tensors["input_scale"].dense(torch.float32).view(())
     if "input_global_scale" in tensors:
-        return 1 / tensors["input_global_scale"].dense(torch.float32).view(())
+        return _inverse(tensors["input_global_scale"])
     return None
+
+
+def _inverse(tensor: WeightTensor) -> Tensor:
+    """Return what values are multiplied with, of a scale that they were multiplied with: infinity would become 0."""
+    scale = tensor.dense(torch.float32).view(())
+    if not bool(scale.isfinite()) or float(scale) <= 0:
+        raise contradicted(f"'{tensor.name}' is {float(scale):g}, which is no scale")
+    return 1 / scale

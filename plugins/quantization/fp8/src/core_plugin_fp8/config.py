@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, cast
 
+from core_plugin_unquantized.auto_round import METHODS as AUTO_ROUND
+from core_plugin_unquantized.auto_round import inside_blocks
 from core_plugin_unquantized.names import listed, names_module
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -19,11 +22,12 @@ from core.api import (
     Verdict,
     WeightForm,
 )
+from core_plugin_fp8 import auto_round
 
 BY_ROWS = "fbgemm_fp8"
 """The method whose checkpoints have a scale for each output."""
 
-METHODS = frozenset({"fp8", BY_ROWS})
+METHODS = frozenset({"fp8", BY_ROWS, *AUTO_ROUND})
 """Those whose checkpoints are read as they are."""
 
 CODES = "float8_e4m3fn"
@@ -54,24 +58,37 @@ class FP8Config:
     Attributes:
         block: Outputs and inputs that share a scale; `(0, 0)`: all, `(1, 0)`: those of one output.
         fixed: Whether the checkpoint has the scales of activations.
+        rounds: Whether activations are rounded.
         plain: Modules that are not quantized.
+        expressions: Of further ones.
+        head: Whether the output projection is quantized.
+        given: Its `quantization_config`.
     """
 
     block: tuple[int, int]
     fixed: bool
+    rounds: bool
     plain: tuple[str, ...]
+    expressions: tuple[re.Pattern[str], ...]
+    head: bool
+    given: Mapping[str, object]
 
     @staticmethod
     def read(given: Mapping[str, object]) -> FP8Config:
         """Read `quantization_config`. Raises `CheckpointError` CORE-M160 for what is not understood."""
         if reasons := reasons_against(given):
             raise contradicted("; ".join(reasons), "Supported are e4m3 weights with a scale for each block or in all.")
-        size = cast("list[int] | None", given.get("weight_block_size"))
-        rows = given.get("quant_method") == BY_ROWS
+        said = auto_round.translated(given)
+        size = cast("list[int] | None", said.get("weight_block_size"))
+        rows = said.get("quant_method") == BY_ROWS or said.get("by_outputs") is True
         return FP8Config(
             block=(size[0], size[1]) if size else (1, 0) if rows else (0, 0),
-            fixed=given.get("activation_scheme") == "static",
-            plain=listed(given, "modules_to_not_convert", "ignored_layers"),
+            fixed=said.get("activation_scheme") == "static",
+            rounds=said.get("activations", 8) == 8,
+            plain=listed(said, "modules_to_not_convert", "ignored_layers"),
+            expressions=auto_round.plain_layers(given),
+            head=auto_round.takes_head(given),
+            given=given,
         )
 
     @property
@@ -80,11 +97,16 @@ class FP8Config:
         outputs, inputs = self.block
         runs = outputs > 1 and inputs > 1
         rounds = "float8:128" if runs else "float8:tensor" if self.fixed else "float8:token"
-        return WeightForm(codes=CODES, outputs=outputs, inputs=inputs, activations=rounds)
+        return WeightForm(codes=CODES, outputs=outputs, inputs=inputs, activations=rounds if self.rounds else "as_is")
 
     def quantizes(self, site: LayerSite, part: str) -> bool:
         """Whether this part of a layer is quantized."""
-        return site.inner and not names_module(self.plain, site.module(part))
+        module = site.module(part)
+        if names_module(self.plain, module) or any(one.match(module) for one in self.expressions):
+            return False
+        if site.kind == "lm_head":
+            return self.head
+        return site.inner and inside_blocks(self.given, module)
 
 
 def contradicted(how: str, hint: str = "The weights and config.json do not belong together.") -> CheckpointError:
@@ -109,12 +131,15 @@ def forms_of(checkpoint: CheckpointInfo) -> dict[WeightForm, int]:
 
 def reasons_against(given: Mapping[str, object]) -> list[str]:
     """Return everything in a `quantization_config` that is not understood."""
+    if reasons := list(auto_round.reasons_against(given)):
+        return reasons
+    given = auto_round.translated(given)
     scheme, size, form = given.get("activation_scheme", "dynamic"), given.get("weight_block_size"), given.get("fmt")
     blocks = isinstance(size, list | tuple) and len(size) == 2 and all(type(one) is int and one > 0 for one in size)
-    reasons = (
+    found = (
         None if scheme in ("dynamic", "static") else f"activation_scheme {scheme!r:.60}, not 'dynamic' or 'static'",
         None if size is None or blocks else f"weight_block_size {size!r:.60}, not two sizes",
         "fixed scales of activations for weights in blocks" if size is not None and scheme == "static" else None,
         None if form in (None, "e4m3", CODES) else f"numbers in {form!r:.60}, not 'e4m3'",
     )
-    return [reason for reason in reasons if reason]
+    return [reason for reason in found if reason]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from core_plugin_unquantized.auto_round import inside_blocks, own_settings, packing_of
+from core_plugin_unquantized.auto_round import data_type, inside_blocks, own_settings, packing_of
 from core_plugin_unquantized.names import listed
 
 from core.api import (
@@ -162,6 +162,8 @@ def reasons_against(given: Mapping[str, object]) -> list[str]:
     ]
     if packing and packing not in PACKINGS:
         reasons.append(f"packing_format {packing!r:.60}, not {' or '.join(map(repr, PACKINGS))}")
+    if packing and "fp" in data_type(given):
+        reasons.append(f"weights of {data_type(given)!r:.60}, not integers")
     reasons += _of_settings(given)
     for name, own in _own(given).items():
         reasons += [_of_pattern(name), *(f"{name}: {one}" for one in _of_settings({**given, **_mapping(own)}))]

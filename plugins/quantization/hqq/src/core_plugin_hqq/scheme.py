@@ -37,7 +37,7 @@ class HQQFormat(Plain):
     """`W_q`, packed codes; `scale` and `zero`, one for each group; and settings as tensors.
 
     The codes are a matrix whose rows (axis 1) or columns (axis 0) are groups. Its rows are packed: the first element
-    holds, from the highest bits on, the first row of each of so many equal parts: a weight is not divided among ranks.
+    holds, from the highest bits on, the first row of each of so many equal parts. So a rank reads all of a weight.
     """
 
     def __init__(self, ctx: QuantContext) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from core_plugin_unquantized.names import listed, names_module
@@ -16,6 +16,9 @@ BY_NAME = ("FqnToConfig", "ModuleFqnToConfig")
 
 CODES = "_weight_qdata"
 """Suffix of the codes of a weight."""
+
+_PARAMETER = re.compile(r"_(\w+)_qdata")
+"""What the codes of a parameter are called in its module."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,22 +59,24 @@ class TorchAOConfig:
         )
 
     def layout(self, site: LayerSite, part: str) -> Layout | None:
-        """Return how a part of a layer is stored. Experts are no linear layers in transformers, and plain."""
+        """Return how a part of a layer is stored. Experts are parameters of a module, and quantized where named."""
+        module, experts = site.module(part), site.kind == "experts"
         head, embedding = site.kind == "lm_head", site.kind == "embedding"
-        if not (site.inner or embedding or (head and self.head)) or site.kind == "experts":
+        if not (site.inner or embedding or (head and self.head)):
             return None
-        usual = None if embedding and not self.embeddings else self.usual
-        return self.layout_of(site.module(part), usual)
+        names = [f"{module}.weight", module]
+        if experts:  # `0.gate_up_proj` is of the parameter `gate_up_proj`
+            names = [f"{site.prefix}.{part.partition('.')[2]}", site.prefix, *names]
+        return self.layout_of(names, None if experts or (embedding and not self.embeddings) else self.usual)
 
-    def layout_of(self, module: str, usual: Layout | None) -> Layout | None:
-        """Return how the weight of a module is stored."""
-        if names_module(self.plain, module):
+    def layout_of(self, names: Sequence[str], usual: Layout | None) -> Layout | None:
+        """Return how what has these names is stored: a parameter, its module, and perhaps others around it."""
+        if any(names_module(self.plain, name) for name in names):
             return None
-        for name in (f"{module}.weight", module):
+        for name in names:
             if name in self.named:
                 return self.named[name]
-        own = (one for name, one in self.patterns if name.fullmatch(f"{module}.weight") or name.fullmatch(module))
-        return next(own, usual)
+        return next((one for pattern, one in self.patterns if any(map(pattern.fullmatch, names))), usual)
 
 
 def contradicted(how: str, hint: str = "The weights and config.json do not belong together.") -> CheckpointError:
@@ -89,7 +94,9 @@ def forms_of(checkpoint: CheckpointInfo) -> dict[WeightForm, int]:
     config, found = TorchAOConfig.read(checkpoint.quantization_config), {PLAIN: 0}
     for name, (shape, _) in checkpoint.tensors.items():
         module, _, suffix = name.rpartition(".")
-        layout = config.layout_of(module, config.usual) if suffix == CODES else None
+        codes = _PARAMETER.fullmatch(suffix)
+        names = [f"{module}.{codes[1]}", module] if codes else []
+        layout = config.layout_of(names, config.usual if suffix == CODES else None) if codes else None
         if layout is not None or (suffix == "weight" and len(shape) == 2):
             form = PLAIN if layout is None else layout.form
             found[form] = found.get(form, 0) + 1

@@ -19,6 +19,7 @@ _SITES = (
     LayerSite("lm_head", "lm_head", 128, (("", 40),)),
 )
 _LARGE = (LayerSite("linear", "model.layers.0.mlp.down_proj", 1024, (("", 1024),)),)
+E2M1 = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6])
 ROWS: dict[str, Any] = {"_type": "PerRow", "_version": 1, "_data": {"dim": -1}}
 WHOLE: dict[str, Any] = {"_type": "PerTensor", "_version": 1, "_data": {}}
 GROUPS: dict[str, Any] = {"_type": "PerGroup", "_version": 1, "_data": {"group_size": 32}}
@@ -60,7 +61,26 @@ INTX_SYMMETRIC = config(
     weight_granularity=GROUPS,
     weight_mapping_type=member("MappingType", "SYMMETRIC"),
 )
-_TOLERANCES = {"int8, activations too": 0.02, "float8, activations too": 0.05, "float8, one scale": 0.05}
+FP4, FP8 = member("torch.dtype", "float4_e2m1fn_x2"), member("torch.dtype", "float8_e4m3fn")
+MX = "MXDynamicActivationMXWeightConfig"
+MXFP4 = config(MX, block_size=32, activation_dtype=FP4, weight_dtype=FP4)
+MXFP8 = config(MX, block_size=32, activation_dtype=FP8, weight_dtype=FP8)
+NVFP4 = config("NVFP4WeightOnlyConfig", use_dynamic_per_tensor_scale=True)
+NVFP4_DYNAMIC = config("NVFP4DynamicActivationNVFP4WeightConfig", use_dynamic_per_tensor_scale=True, step=None)
+NVFP4_STATIC = config("NVFP4DynamicActivationNVFP4WeightConfig", step=member("QuantizationStep", "CONVERT"))
+NVFP4_RUNS = config("NVFP4WeightOnlyConfig", use_dynamic_per_tensor_scale=False)
+ACTIVATIONS = 0.002
+"""The fixed scale of activations in NVFP4."""
+
+_TOLERANCES = {
+    "int8, activations too": 0.02,
+    "float8, activations too": 0.05,
+    "float8, one scale": 0.05,
+    "MXFP4": 0.25,
+    "MXFP8": 0.05,
+    "NVFP4, activations too": 0.2,
+    "NVFP4, fixed activations": 0.2,
+}
 
 
 def samples() -> Iterator[CheckpointSample]:
@@ -75,11 +95,18 @@ def samples() -> Iterator[CheckpointSample]:
         "float8, one scale": FLOAT8_WHOLE,
         "4 bits in bytes": INTX,
         "3 bits in bytes, symmetric": INTX_SYMMETRIC,
+        "MXFP4": MXFP4,
+        "MXFP8": MXFP8,
+        "NVFP4": NVFP4,
+        "NVFP4, activations too": NVFP4_DYNAMIC,
+        "NVFP4, fixed activations": NVFP4_STATIC,
+        "NVFP4, runs alone": NVFP4_RUNS,
     }
     for name, given in kinds.items():
         yield _sample(name, _SITES, given)
     yield _sample("large", _LARGE, INT4)
     yield _sample("large in tiles", _LARGE, TILES)
+    yield _sample("large NVFP4", _LARGE, NVFP4)
 
 
 def _sample(name: str, sites: Sequence[LayerSite], given: Mapping[str, Any]) -> CheckpointSample:
@@ -95,6 +122,8 @@ def encoded(given: Mapping[str, Any], size: tuple[int, int], rng: torch.Generato
         return (_tiles if tiles else _int4)(data["group_size"], size, rng)
     if "Intx" in name:
         return _intx(data, size, rng)
+    if name == MX or name.startswith("NVFP4"):
+        return _runs(given, size, rng)
     scales = torch.rand(1 if data.get("granularity") == [WHOLE, WHOLE] else size[0], 1, generator=rng) / 20 + 0.01
     if "Int8" in name:
         codes = torch.randint(-127, 128, size, generator=rng).to(torch.int8)
@@ -136,6 +165,42 @@ def _tiles(each: int, size: tuple[int, int], rng: torch.Generator) -> tuple[dict
     both[: size[1] // each, : size[0], 0] = scales.t()
     both[: size[1] // each, : size[0], 1] = values.t()
     return {"_weight_qdata": words.to(torch.int32), "_weight_scale_and_zero": both}, meant
+
+
+def _runs(given: Mapping[str, Any], size: tuple[int, int], rng: torch.Generator) -> tuple[dict[str, Tensor], Tensor]:
+    """Return runs of inputs with scales of a small type, which lie in tiles."""
+    data, whole = given["_data"], torch.ones(())
+    further: dict[str, Tensor] = {}
+    if given["_type"] == MX:
+        exponents = torch.randint(115, 122, (size[0], size[1] // 32), generator=rng).to(torch.uint8)
+        scales, found = exponents.view(torch.float8_e8m0fnu), torch.pow(2.0, exponents.float() - 127)
+    else:
+        scales = (torch.rand(size[0], size[1] // 16, generator=rng) * 100 + 1).to(torch.float8_e4m3fn)
+        found = scales.float()
+        if data.get("use_dynamic_per_tensor_scale", True):
+            whole = torch.tensor(0.0003)
+            further["_weight_per_tensor_scale"] = whole
+        if data.get("step"):
+            further["_weight_act_per_tensor_scale"] = torch.tensor(ACTIVATIONS)
+    if data.get("weight_dtype") == FP8:
+        codes = (torch.randn(size, generator=rng) * 100).to(torch.float8_e4m3fn)
+        values = codes.float()
+    else:
+        nibbles = torch.randint(0, 16, size, generator=rng)
+        codes, values = (nibbles[:, ::2] | nibbles[:, 1::2] << 4).to(torch.uint8), E2M1[nibbles]
+    meant = values * found.repeat_interleave(size[1] // scales.shape[1], 1) * whole
+    return {"_weight_qdata": codes, "_weight_scale": tiled(scales), **further}, meant
+
+
+def tiled(scales: Tensor) -> Tensor:
+    """Return scales `(outputs, runs)` as tensor cores read them: tiles of 128 outputs and 4 runs, one after another."""
+    rows, runs = scales.shape
+    down, across = -(-rows // 128), -(-runs // 4)
+    row, run = torch.arange(rows).unsqueeze(1), torch.arange(runs)
+    place = (row // 128 * across + run // 4) * 512 + row % 32 * 16 + row % 128 // 32 * 4 + run % 4
+    found = torch.zeros(down * across * 512, dtype=torch.uint8)
+    found[place] = scales.view(torch.uint8)
+    return found.view(down * 32, across * 16).view(scales.dtype)
 
 
 def _intx(data: Mapping[str, Any], size: tuple[int, int], rng: torch.Generator) -> tuple[dict[str, Tensor], Tensor]:

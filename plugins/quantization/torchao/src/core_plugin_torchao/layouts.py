@@ -13,6 +13,8 @@ TILE = 1024
 """Inputs of a weight in tiles are filled up to a multiple of this."""
 
 _FLOATS = ("float8_e4m3fn", "float8_e5m2")
+_MX = {_FLOATS[0]: (_FLOATS[0], "float8:32"), "float4_e2m1fn_x2": ("e2m1", "e2m1:32")}
+"""Numbers in runs of 32: codes of weights, and how activations are rounded."""
 
 
 class UnreadError(ValueError):
@@ -108,6 +110,27 @@ def _intx(data: Mapping[str, Any]) -> Layout:
     return Layout("IntxUnpackedToInt8Tensor", _shared(form, granularity))
 
 
+def _mx(data: Mapping[str, Any]) -> Layout:
+    weights, activations = (_dtype(data, key, _FLOATS[0]) for key in ("weight_dtype", "activation_dtype"))
+    for key, name in (("weight_dtype", weights), ("activation_dtype", activations)):
+        if name not in _MX:
+            raise UnreadError(f"{key} {name!r:.60}, not {' or '.join(_MX)}")
+    if (size := data.get("block_size", 32)) != 32:
+        raise UnreadError(f"runs of {size!r:.60} inputs (block_size), not 32")
+    codes, rounds = _MX[weights][0], _MX[activations][1]
+    return Layout("MXTensor", WeightForm(codes=codes, inputs=32, scale="e8m0", activations=rounds))
+
+
+def _nvfp4(data: Mapping[str, Any]) -> Layout:
+    return Layout("NVFP4Tensor", WeightForm(codes="e2m1", inputs=16, scale="e4m3"))
+
+
+def _nvfp4_dynamic(data: Mapping[str, Any]) -> Layout:
+    if (step := _named(data, "step", "CONVERT")) != "CONVERT":
+        raise UnreadError(f"step {step!r:.60}, not 'CONVERT'")
+    return Layout("NVFP4Tensor", _nvfp4(data).form.replace(activations="e2m1:16"))
+
+
 _CONFIGS: dict[str, Callable[[Mapping[str, Any]], Layout]] = {
     "Int4WeightOnlyConfig": _int4,
     "Int8WeightOnlyConfig": _int8,
@@ -116,6 +139,9 @@ _CONFIGS: dict[str, Callable[[Mapping[str, Any]], Layout]] = {
     "Float8DynamicActivationFloat8WeightConfig": _float8_dynamic,
     "IntxWeightOnlyConfig": _intx,
     "Int8DynamicActivationIntxWeightConfig": _intx,
+    "MXDynamicActivationMXWeightConfig": _mx,
+    "NVFP4WeightOnlyConfig": _nvfp4,
+    "NVFP4DynamicActivationNVFP4WeightConfig": _nvfp4_dynamic,
 }
 
 

@@ -8,6 +8,7 @@ from core_plugin_unquantized.plain import Plain
 
 from core.api import Part, Stored
 from core_plugin_torchao.config import TorchAOConfig
+from core_plugin_torchao.runs import check_tiles
 from core_plugin_torchao.tensors import READINGS
 
 if TYPE_CHECKING:
@@ -38,4 +39,7 @@ class TorchAO(Plain):
         layout = self._config.layout(site, part)
         if layout is None:
             return super().read(site, part, tensors)
-        return READINGS[layout.tensor].read(layout.form, (dict(site.parts)[part], site.in_features), tensors)
+        outputs = dict(site.parts)[part]
+        if site.kind == "experts" and layout.form.scale != "float32":
+            check_tiles(tensors, outputs)
+        return READINGS[layout.tensor].read(layout.form, (outputs, site.in_features), tensors)

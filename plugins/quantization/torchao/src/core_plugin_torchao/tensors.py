@@ -11,6 +11,7 @@ from core_plugin_unquantized.packing import codes_of_bytes, codes_of_words
 from core.api import Part, Stored
 from core_plugin_torchao.config import CODES, contradicted
 from core_plugin_torchao.layouts import TILE
+from core_plugin_torchao.runs import mx_read, mx_stored, nvfp4_read, nvfp4_stored
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -150,4 +151,6 @@ READINGS = {
     "Int8Tensor": Reading(_shared_stored, _shared_read),
     "Float8Tensor": Reading(_shared_stored, _shared_read),
     "IntxUnpackedToInt8Tensor": Reading(_intx_stored, _intx_read),
+    "MXTensor": Reading(mx_stored, mx_read),
+    "NVFP4Tensor": Reading(nvfp4_stored, nvfp4_read),
 }

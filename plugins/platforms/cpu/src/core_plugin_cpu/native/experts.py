@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 MOST_EXPERTS = 2048
 """`CORE_MOST_EXPERTS`: that can be chosen among."""
 
-_SCORES = {"softmax": 0, "sigmoid": 1}
+_SCORES = {"softmax": 0, "sigmoid": 1, "sqrt_softplus": 2}
 _GROUP_BY = {"max": 0, "top2": 1}
 
 _SIZES = "tokens top_k experts n k expert_bytes bias_stride x_stride y_stride x_dtype y_dtype format threads"

@@ -13,7 +13,7 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-ABI = 14
+ABI = 15
 """What `core_cpu_abi()` of a matching library returns."""
 
 FILE = "libcore_cpu.so"

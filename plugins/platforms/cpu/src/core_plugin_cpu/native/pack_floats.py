@@ -8,28 +8,35 @@ from torch import Tensor
 from core_plugin_cpu.native import blocks
 from core_plugin_cpu.native.packed import PANEL, Format, PackedWeight, join, pack_codes, panels, whole_panels
 
-FLOAT8 = {0: Format.E4M3, 128: Format.E4M3_128, 32: Format.E4M3_32}
-"""Formats of float8 codes, by how many inputs share a scale; 0: all of them."""
+FLOAT8 = {
+    torch.float8_e4m3fn: {0: Format.E4M3, 128: Format.E4M3_128, 32: Format.E4M3_32},
+    torch.float8_e5m2: {0: Format.E5M2, 128: Format.E5M2_128, 32: Format.E5M2_32},
+}
+"""Formats of codes of one byte, by how many inputs share a scale; 0: all of them."""
+
+WIDENED = {torch.float8_e4m3fn: 2.0**-8, torch.float8_e5m2: 2.0**-16}
+"""What kernels make of the code that stands for 1: scales make up for it."""
 
 TABLE_GROUP = 64
 """Inputs that share a scale in `NF4` and `FP4`."""
 
 
-def pack_float8(codes: Tensor, scales: Tensor, size: int = 0) -> PackedWeight:
-    """Pack a weight of float8 codes (e4m3).
+def pack_float8(codes: Tensor, scales: Tensor, size: int = 0, dtype: torch.dtype = torch.float8_e4m3fn) -> PackedWeight:
+    """Pack a weight of float8 codes.
 
     Args:
         codes: `(n, k)` uint8.
         scales: `(n, groups)` float32; groups of `size` inputs, the last of which may have fewer.
         size: Inputs that share a scale, a multiple of 32; 0: all of them.
+        dtype: What the codes are, `float8_e4m3fn` or `float8_e5m2`.
     """
     n, k = codes.shape
-    kind = float8_format(size)
-    unit = next(unit for unit, other in FLOAT8.items() if other == kind)
+    kind = float8_format(size, dtype)
+    unit = next(unit for unit, other in FLOAT8[dtype].items() if other == kind)
     if size != unit:
         scales = scales.repeat_interleave(size // unit, dim=1)
-    # Kernels widen codes to 256ths of their values. The last group of the form may be one of several of the format's.
-    shared = 256.0 * (scales[:, : -(-k // unit)] if unit else scales)
+    # The last group of the form may be one of several of the format's.
+    shared = (scales[:, : -(-k // unit)] if unit else scales) / WIDENED[dtype]
     grid = whole_panels(shared).view(-1, PANEL, shared.shape[1]).transpose(1, 2).contiguous()
     lines = panels(codes, 4, 32)[..., [0, 2, 1, 3]]
     return join(kind, n, k, lines.contiguous(), grid.view(torch.uint8))
@@ -73,6 +80,6 @@ def pack_table(kind: Format, codes: Tensor, scales: Tensor, size: int) -> Packed
     return join(kind, n, k, panels(words.flatten(1), 4, 4), grid.view(torch.uint8))
 
 
-def float8_format(size: int) -> Format:
+def float8_format(size: int, dtype: torch.dtype = torch.float8_e4m3fn) -> Format:
     """Return the format of float8 codes for groups of so many inputs, a multiple of 32; 0: all of them."""
-    return FLOAT8[size] if size == 0 else FLOAT8[128 if size % 128 == 0 else 32]
+    return FLOAT8[dtype][0 if size == 0 else 128 if size % 128 == 0 else 32]

@@ -44,6 +44,9 @@ class Format(IntEnum):
     E4M3_32 = 20
     NF4 = 21
     FP4 = 22
+    E5M2 = 23
+    E5M2_128 = 24
+    E5M2_32 = 25
 
 
 SOME = 128 * PANEL

@@ -8,7 +8,7 @@ import torch
 
 from core_plugin_cpu.native import blocks
 from core_plugin_cpu.native.packed import Format
-from core_plugin_cpu.products.floats import Float4, Float8
+from core_plugin_cpu.products.floats import FLOAT8, Float4, Float8
 from core_plugin_cpu.products.groups import Groups
 from core_plugin_cpu.products.packings import Blocks, Dense, Int8
 from core_plugin_cpu.products.tables import Table, has_kernel
@@ -41,7 +41,7 @@ def as_stored(form: WeightForm, inputs: int) -> Packing:
         size = form.inputs or inputs
         if size % BLOCK == 0 and inputs % size == 0:
             return Groups(form, inputs)
-    if form.codes == "float8_e4m3fn" and not (form.zeros or form.ordered) and (form.inputs % BLOCK == 0):
+    if form.codes in FLOAT8 and not (form.zeros or form.ordered) and (form.inputs % BLOCK == 0):
         return Float8(form, inputs)
     if form.key.startswith(FOUR_BIT_FLOATS) and inputs % BLOCK == 0:
         return Float4(form)

@@ -1,4 +1,4 @@
-"""Codes of floats: e4m3 with scales in blocks of a multiple of 32 inputs, and e2m1 as MXFP4 and NVFP4 have it."""
+"""Codes of floats: e4m3 and e5m2 with scales for multiples of 32 inputs, and e2m1 as MXFP4 and NVFP4 have it."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
     from core.api import Part, WeightForm
 
+FLOAT8 = {"float8_e4m3fn": torch.float8_e4m3fn, "float8_e5m2": torch.float8_e5m2}
+"""Codes of one byte, by their names in forms."""
+
 LARGEST = 448.0
 """The largest number in e4m3."""
 
@@ -22,8 +25,8 @@ LARGEST_E2M1 = 6.0
 _DOWN, _UP = (0.25, 1.25, 2.5, 5.0), (0.75, 1.75, 3.5)
 """Middles between the numbers 0, 0.5, 1, 1.5, 2, 3, 4, 6 in e2m1, by which of two a middle becomes: the even code."""
 
-NO_NUMBER = 127
-"""The code, without its sign, that stands for none."""
+NO_NUMBER = {"float8_e4m3fn": 127, "float8_e5m2": 124, "e2m1": 8}
+"""The least code, without its sign, that stands for no finite number."""
 
 NO_EXPONENT = 127
 """What e8m0 exponents are counted from."""
@@ -36,7 +39,8 @@ class Float8:
 
     def __init__(self, form: WeightForm, inputs: int) -> None:
         self._form, self._size = form, form.inputs if form.inputs < inputs else 0
-        self.kind = pack_floats.float8_format(self._size)
+        self._dtype = FLOAT8[form.codes]
+        self.kind = pack_floats.float8_format(self._size, self._dtype)
 
     def pack(self, part: Part, out: Tensor, order: Tensor | None) -> None:
         """Rearrange the codes, and spread scales over the outputs and the groups of inputs that the kernels know.
@@ -45,13 +49,13 @@ class Float8:
             CheckpointError: CORE-M160, a code or a scale is no number.
         """
         codes, scales, outputs = self._codes_of(part)
-        _check(codes, scales)
+        _check(codes & 127, scales, self._form.codes)
 
         def some(rows: slice) -> packed.PackedWeight:
             few = range(len(codes))[rows]
             index = torch.arange(few.start, few.stop) // (outputs or len(codes))
             spread = scales[index] if len(scales) > 1 else scales.expand(len(few), -1)
-            return pack_floats.pack_float8(codes[rows], spread, self._size)
+            return pack_floats.pack_float8(codes[rows], spread, self._size, self._dtype)
 
         packed.pack_rows(self.kind, *codes.shape, out, some)
 
@@ -59,7 +63,7 @@ class Float8:
         """Return the codes as bytes, their scales in float32, and how many outputs share one (0: all)."""
         if part.form.codes != self._form.codes or part.scales is None or part.form.inputs != self._form.inputs:
             outputs = self._form.outputs
-            return *rounded(part.dense(torch.float32), outputs, self._size), outputs
+            return *rounded(part.dense(torch.float32), outputs, self._size, self._dtype), outputs
         scales = opened_scales(part.scales, part.form.scale)
         scales = scales if part.tensor_scale is None else scales * part.tensor_scale
         return part.codes.view(torch.uint8), scales, part.form.outputs
@@ -81,7 +85,7 @@ class Float4:
             CheckpointError: CORE-M160, a scale is no number.
         """
         codes, scales, whole = self._codes_of(part)
-        _check(codes, opened_scales(scales, self._form.scale))
+        _check(codes & 7, opened_scales(scales, self._form.scale), self._form.codes)
 
         def some(rows: slice) -> packed.PackedWeight:
             return pack_floats.pack_float4(codes[rows].contiguous(), scales[rows].contiguous(), whole)
@@ -128,25 +132,25 @@ def opened_scales(scales: Tensor, kind: str) -> Tensor:
     return torch.where(exponents == 255, torch.nan, powers)
 
 
-def rounded(values: Tensor, outputs: int, inputs: int) -> tuple[Tensor, Tensor]:
+def rounded(values: Tensor, outputs: int, inputs: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Return plain numbers as codes, and scales for so many outputs and inputs (0: all), by the largest of each."""
     rows, columns = values.shape
     size = (outputs or rows, inputs or columns)
     missing = (-columns % size[1], -rows % size[0])
     blocks = torch.nn.functional.pad(values, (0, missing[0], 0, missing[1]))
     blocks = blocks.unflatten(1, (-1, size[1])).unflatten(0, (-1, size[0]))
-    scales = blocks.abs().amax((1, 3)) / LARGEST
+    scales = blocks.abs().amax((1, 3)) / torch.finfo(dtype).max
     scales = torch.where(scales > 0, scales, 1.0)
-    codes = (blocks / scales[:, None, :, None]).to(torch.float8_e4m3fn).flatten(0, 1).flatten(1)
+    codes = (blocks / scales[:, None, :, None]).to(dtype).flatten(0, 1).flatten(1)
     return codes[:rows, :columns].contiguous().view(torch.uint8), scales
 
 
-def _check(codes: Tensor, scales: Tensor) -> None:
-    """Refuse what is no number: the kernels would take a code that is none for 480."""
-    what = "codes" if bool(((codes & 127) == NO_NUMBER).any()) else ""
+def _check(sizes: Tensor, scales: Tensor, kind: str) -> None:
+    """Refuse what is no finite number: the kernels would take a code, here without its sign, for one all the same."""
+    what = "codes" if bool((sizes >= NO_NUMBER[kind]).any()) else ""
     what = what or ("scales" if not bool(scales.isfinite().all()) else "")
     if what:
-        outputs, inputs = codes.shape
+        outputs, inputs = sizes.shape
         raise CheckpointError(
             "CORE-M160",
             f"a weight of floats of {outputs} outputs and {inputs} inputs has {what} that are no number.",

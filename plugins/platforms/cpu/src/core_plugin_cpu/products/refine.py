@@ -7,7 +7,7 @@ import re
 from core.api import KernelRequest, ProbeResult, Verdict
 
 _GROUPS = re.compile(r"int4/1x(\d+|all):")
-_BLOCKS = re.compile(r"float8_e4m3fn/\w+?x(\d+):")
+_BLOCKS = re.compile(r"float8_\w+/\w+?x(\d+):")
 _TABLES = re.compile(r"(?:nf4|fp4)/1x(\d+|all):")
 _BLOCK, _TABLE_GROUP = 32, 64
 
