@@ -227,19 +227,22 @@ void encode_batch(const core_encode_args& a, int64_t head_dim) {
     int64_t length = a.query_starts[row + 1] - a.query_starts[row];
     work += length * length * a.heads * head_dim;
   }
-  std::atomic<int64_t> ticket{0};
-  run_team(work < kTeamWork ? 1 : a.threads, [&](int64_t thread, int64_t) {
+  auto length_of = [&](int64_t row) -> int64_t { return a.query_starts[row + 1] - a.query_starts[row]; };
+  auto units_in = [&](int64_t row) -> int64_t {
+    int64_t length = length_of(row);
+    return length < 1 ? 0 : a.kv_heads * ceil_div(length, queries_per_unit(a, plan, length));
+  };
+  int64_t threads = work < kTeamWork ? 1 : a.threads;
+  Dealt dealt(sum_of_units(a.rows, units_in), threads);
+  run_pieces(threads, dealt.pieces(), [&](int64_t thread, Pieces& pieces) {
     char* mine = static_cast<char*>(a.scratch) + thread * encoder_bytes(plan.tile_rows, head_dim, plan.pass);
-    int64_t next = ticket.fetch_add(1), before = 0;
-    for (int64_t row = 0; row < a.rows; ++row) {
-      int64_t length = a.query_starts[row + 1] - a.query_starts[row];
-      int64_t units = length < 1 ? 0 : a.kv_heads * ceil_div(length, queries_per_unit(a, plan, length));
-      for (; next - before < units; next = ticket.fetch_add(1)) {
-        Range range = encoder_range(a, plan, row, next - before);
-        Encoding<P> e{a, Tile<P>{wide, plan, mine, layout, range, Range{}}};
-        is_whole(plan, length) ? encode_whole(e, mine + round_up(layout.bytes, kAlign)) : encode_tile(e);
-      }
-      before += units;
+    Rows rows(a.rows, units_in);
+    for (int64_t piece; pieces.take(&piece);) {
+      if (!rows.find(dealt.unit(piece))) continue;
+      Range range = encoder_range(a, plan, rows.row(), rows.within());
+      Encoding<P> e{a, Tile<P>{wide, plan, mine, layout, range, Range{}}};
+      bool whole = is_whole(plan, length_of(rows.row()));
+      whole ? encode_whole(e, mine + round_up(layout.bytes, kAlign)) : encode_tile(e);
     }
   });
 }

@@ -126,10 +126,9 @@ void multiply_heads(const core_head_product_args& a) {
   if (tokens == 0) return;
   int64_t floats = kProductTokens * (round_up(a.inputs, kVector) + round_up(a.outputs, kVector));
   int64_t most = tokens * a.heads * a.inputs * a.outputs < 1 << 16 ? 1 : a.threads;
-  std::atomic<int64_t> ticket{0};
-  run_team(most < units ? most : units, [&](int64_t thread, int64_t) {
+  run_pieces(most, units, [&](int64_t thread, Pieces& pieces) {
     float* mine = static_cast<float*>(a.scratch) + thread * floats;
-    for (int64_t next = ticket.fetch_add(1); next < units; next = ticket.fetch_add(1)) {
+    for (int64_t next; pieces.take(&next);) {
       int64_t begin = next % blocks * kProductTokens, left = tokens - begin;
       multiply_head<T>(a, next / blocks, begin, left < kProductTokens ? left : kProductTokens, mine);
     }

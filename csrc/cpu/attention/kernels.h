@@ -228,22 +228,30 @@ void attend_batch(const core_attention_args& a) {
   int64_t each = tile_layout(plan.tile_rows, a.head_dim, a.head_dim, plan.pass).bytes;
   auto scratch = static_cast<char*>(a.scratch);
   auto partials = reinterpret_cast<float*>(scratch + each * a.threads);
-  std::atomic<int64_t> ticket{0}, merging{0};
-  Barrier all_attended;
-  run_team(threads, [&](int64_t thread, int64_t team) {
+  auto units_in = [&](int64_t row) { return units_of(a, plan, row); };
+  Dealt dealt(sum_of_units(a.rows, units_in), threads);
+  run_pieces(threads, dealt.pieces(), [&](int64_t thread, Pieces& pieces) {
     char* mine = scratch + thread * each;
-    Units units(a, plan, ticket);
+    Rows rows(a.rows, units_in);
+    auto take = [&](Range& range) {
+      range = Range{};
+      for (int64_t piece; pieces.take(&piece);) {
+        if (!rows.find(dealt.unit(piece))) continue;
+        range = unit_of(a, plan, rows.row(), rows.within());
+        return true;
+      }
+      return false;
+    };
     Range range, after;
-    for (bool more = units.take(range); more; range = after) {
-      more = units.take(after);  // one ahead, so that its keys can be asked for
+    for (bool more = take(range); more; range = after) {
+      more = take(after);  // one ahead, so that its keys can be asked for
       bool few = (range.end - range.begin) * plan.group <= kFewTileRows;
       few ? run_tile<Few>(a, plan, mine, partials, range, after)
           : run_tile<Many>(a, plan, mine, partials, range, after);
     }
-    if (plan.splits == 1) return;
-    all_attended.wait(team);
-    merge_all(a, plan, partials, merging, Format<typename Few::S>::kUnit * static_cast<float>(a.value_scale));
   });
+  if (plan.splits == 1) return;
+  merge_all(a, plan, threads, partials, Format<typename Few::S>::kUnit * static_cast<float>(a.value_scale));
 }
 
 // A cache whose elements lie one by one.

@@ -58,23 +58,19 @@ void attend_latent_batch(const core_latent_attention_args& a) {
   int64_t each = latent_thread_bytes(n, a.heads);
   LatentWork<P> work{a, n, same, plan, reinterpret_cast<float*>(static_cast<char*>(a.scratch) + each * a.threads)};
   LatentUnits units(a);
-  std::atomic<int64_t> ticket{0}, merging{0};
-  Barrier all_attended;
-  run_team(threads, [&](int64_t thread, int64_t team) {
+  auto units_in = [&](int64_t row) { return units.of(a, same, plan, row); };
+  Dealt dealt(sum_of_units(a.rows, units_in), threads);
+  run_pieces(threads, dealt.pieces(), [&](int64_t thread, Pieces& pieces) {
     char* mine = static_cast<char*>(a.scratch) + thread * each;
-    int64_t next = ticket.fetch_add(1), before = 0;
-    for (int64_t row = 0; row < a.rows; ++row) {
-      int64_t count = units.of(a, same, plan, row);
-      for (; next - before < count; next = ticket.fetch_add(1)) {
-        expands(a, row) ? attend_expanded(work, units.range(a, row, next - before), mine)
-                            : attend_absorbed(work, unit_of(same, plan, row, next - before), mine);
-      }
-      before += count;
+    Rows rows(a.rows, units_in);
+    for (int64_t piece; pieces.take(&piece);) {
+      if (!rows.find(dealt.unit(piece))) continue;
+      int64_t row = rows.row(), unit = rows.within();
+      expands(a, row) ? attend_expanded(work, units.range(a, row, unit), mine)
+                      : attend_absorbed(work, unit_of(same, plan, row, unit), mine);
     }
-    if (plan.splits == 1) return;
-    all_attended.wait(team);
-    merge_all(same, plan, work.partials, merging, 1.0f);
   });
+  if (plan.splits > 1) merge_all(same, plan, threads, work.partials, 1.0f);
 }
 
 inline void attend_latents(const core_latent_attention_args& a) {

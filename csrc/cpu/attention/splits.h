@@ -1,10 +1,9 @@
 // How units of work are told apart and handed out, and how the partial results of decode rows are joined.
 #pragma once
 
-#include <atomic>
-
 #include "attention/softmax.h"
 #include "attention/tile.h"
+#include "common/parallel.h"
 
 namespace core {
 namespace CORE_VARIANT {
@@ -103,41 +102,68 @@ inline int64_t work_of(const core_attention_args& a) {
   return work * a.heads * a.head_dim;
 }
 
-inline void merge_all(const core_attention_args& a, const Plan& plan, const float* partials,
-                      std::atomic<int64_t>& ticket, float unit) {
-  for (int64_t next = ticket.fetch_add(1); next < a.rows * a.kv_heads; next = ticket.fetch_add(1)) {
-    int64_t row = next / a.kv_heads, head = next % a.kv_heads;
-    int64_t splits = a.query_starts[row + 1] - a.query_starts[row] == 1 ? splits_of(a, plan, row) : 1;
-    if (splits == 1) continue;
-    const float* own = partials + next * plan.splits * partial_floats(plan.group, a.head_dim);
-    a.dtype == CORE_BF16 ? merge<bf16>(a, plan, own, splits, row, head, unit)
-                         : merge<float>(a, plan, own, splits, row, head, unit);
-  }
+inline void merge_all(const core_attention_args& a, const Plan& plan, int64_t threads, const float* partials,
+                      float unit) {
+  run_pieces(threads, a.rows * a.kv_heads, [&](int64_t, Pieces& pieces) {
+    for (int64_t next; pieces.take(&next);) {
+      int64_t row = next / a.kv_heads, head = next % a.kv_heads;
+      int64_t splits = a.query_starts[row + 1] - a.query_starts[row] == 1 ? splits_of(a, plan, row) : 1;
+      if (splits == 1) continue;
+      const float* own = partials + next * plan.splits * partial_floats(plan.group, a.head_dim);
+      a.dtype == CORE_BF16 ? merge<bf16>(a, plan, own, splits, row, head, unit)
+                           : merge<float>(a, plan, own, splits, row, head, unit);
+    }
+  });
 }
 
-// Hands a thread one unit after another; threads share the ticket.
-class Units {
- public:
-  Units(const core_attention_args& a, const Plan& plan, std::atomic<int64_t>& ticket)
-      : a_(a), plan_(plan), ticket_(ticket), units_(a.rows > 0 ? units_of(a, plan, 0) : 0) {}
+// Units of a batch as pieces: dealt out to the threads in turn, so that every share begins with long ones.
+struct Dealt {
+  int64_t units, threads, each;
 
-  // Returns whether there was a unit left; without one `range` has no keys.
-  bool take(Range& range) {
-    int64_t next = ticket_.fetch_add(1);
-    while (row_ < a_.rows && next - before_ >= units_) {
+  Dealt(int64_t units, int64_t threads) : units(units), threads(threads), each(ceil_div(units, threads)) {}
+
+  int64_t pieces() const { return each * threads; }
+
+  // The unit of a piece; `units` and more: there is none.
+  int64_t unit(int64_t piece) const { return piece % each * threads + piece / each; }
+};
+
+// Which row a unit is of, and which of its units. `units_in(row)`: how many a row has.
+template <typename UnitsIn>
+class Rows {
+ public:
+  Rows(int64_t rows, const UnitsIn& units_in) : rows_(rows), units_in_(units_in) { restart(); }
+
+  // Goes to the row of a unit; false: there is none.
+  bool find(int64_t unit) {
+    if (unit < before_) restart();
+    while (row_ < rows_ && unit - before_ >= units_) {
       before_ += units_;
-      if (++row_ < a_.rows) units_ = units_of(a_, plan_, row_);
+      if (++row_ < rows_) units_ = units_in_(row_);
     }
-    range = row_ < a_.rows ? unit_of(a_, plan_, row_, next - before_) : Range{};
-    return row_ < a_.rows;
+    within_ = unit - before_;
+    return row_ < rows_;
   }
 
+  int64_t row() const { return row_; }
+  int64_t within() const { return within_; }
+
  private:
-  const core_attention_args& a_;
-  const Plan& plan_;
-  std::atomic<int64_t>& ticket_;
-  int64_t row_ = 0, before_ = 0, units_;
+  void restart() {
+    row_ = before_ = 0;
+    units_ = rows_ > 0 ? units_in_(0) : 0;
+  }
+
+  int64_t rows_, row_, before_, units_, within_ = 0;
+  const UnitsIn& units_in_;
 };
+
+template <typename UnitsIn>
+int64_t sum_of_units(int64_t rows, const UnitsIn& units_in) {
+  int64_t units = 0;
+  for (int64_t row = 0; row < rows; ++row) units += units_in(row);
+  return units;
+}
 
 }  // namespace
 }  // namespace CORE_VARIANT

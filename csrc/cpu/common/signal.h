@@ -20,19 +20,19 @@ namespace core {
 
 class Signal {
  public:
-  uint32_t get() const { return value_.load(std::memory_order_acquire); }
+  uint64_t get() const { return value_.load(std::memory_order_acquire); }
 
-  // What was written before is seen by whoever sees the new value.
-  void set(uint32_t value) {
+  // What was written before is seen by whoever sees the new value, which differs from the old one in its low 32 bits.
+  void set(uint64_t value) {
     value_.store(value, std::memory_order_seq_cst);
     if (sleepers_.load(std::memory_order_seq_cst) != 0) wake();
   }
 
   // Returns the first value other than `old`. Meanwhile calls `idle()` until it returns false: there is nothing to do.
   template <typename Idle>
-  uint32_t wait(uint32_t old, const Idle& idle) {
+  uint64_t wait(uint64_t old, const Idle& idle) {
     for (int looks = 0;;) {
-      uint32_t value = get();
+      uint64_t value = get();
       if (value != old) return value;
       if (idle()) continue;
       if (++looks > kLooks + kPauses) {
@@ -41,10 +41,6 @@ class Signal {
         pause();
       }
     }
-  }
-
-  uint32_t wait(uint32_t old) {
-    return wait(old, [] { return false; });
   }
 
  private:
@@ -60,10 +56,10 @@ class Signal {
   }
 
   // Either the value is seen to have changed before, or whoever changes it sees a sleeper.
-  void sleep(uint32_t old) {
+  void sleep(uint64_t old) {
 #if defined(__linux__)
     sleepers_.fetch_add(1, std::memory_order_seq_cst);
-    syscall(SYS_futex, &value_, FUTEX_WAIT_PRIVATE, old, nullptr, nullptr, 0);
+    syscall(SYS_futex, low_half(), FUTEX_WAIT_PRIVATE, static_cast<uint32_t>(old), nullptr, nullptr, 0);
     sleepers_.fetch_sub(1, std::memory_order_relaxed);
 #else
     (void)old;
@@ -73,12 +69,18 @@ class Signal {
 
   void wake() {
 #if defined(__linux__)
-    syscall(SYS_futex, &value_, FUTEX_WAKE_PRIVATE, 0x7fffffff, nullptr, nullptr, 0);
+    syscall(SYS_futex, low_half(), FUTEX_WAKE_PRIVATE, 0x7fffffff, nullptr, nullptr, 0);
 #endif
   }
 
-  std::atomic<uint32_t> value_{0}, sleepers_{0};
+  // What the system looks at: 32 bits.
+  void* low_half() {
+    return reinterpret_cast<char*>(&value_) + (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__ ? 4 : 0);
+  }
+
+  std::atomic<uint64_t> value_{0};
+  std::atomic<uint32_t> sleepers_{0};
 };
-static_assert(sizeof(std::atomic<uint32_t>) == 4, "the system looks at the value");
+static_assert(sizeof(std::atomic<uint64_t>) == 8, "the system looks at one half of the value");
 
 }  // namespace core

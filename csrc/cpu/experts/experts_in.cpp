@@ -10,6 +10,8 @@ namespace core {
 namespace experts {
 namespace {
 
+constexpr int64_t kTilesEach = 4;  // of a piece: its rows are prepared once more, which hardly counts beside so many
+
 int64_t panels_of(const core_experts_in_args& a) { return ceil_div(a.n, kPanel); }
 
 // An expert's tiles: so many for its rows, each of so many panels, so many for all of its panels.
@@ -62,6 +64,15 @@ void run_share(const core_experts_in_args& a, const Order& order, int64_t begin,
   }
 }
 
+// Pieces of a thread's share of so many tiles.
+int64_t pieces_each(const core_experts_in_args& a, const Order& order, int64_t tiles) {
+  int64_t present = 0;
+  for (int64_t expert = 0; expert < a.experts; ++expert) present += order.count(expert) > 0 ? 1 : 0;
+  int64_t rows = order.starts[a.experts] / larger(present, 1);
+  int64_t bytes = tiles * gemm::kMostPanels * gemm::panel_bytes(a.format, a.k);
+  return gemm::worth(bytes, rows, tiles / kTilesEach);
+}
+
 void clear_rest(const core_experts_in_args& a, const Order& order, int64_t rows) {
   int64_t element = element_bytes(a.y_dtype);
   for (int64_t row = order.starts[a.experts]; row < rows; ++row) {
@@ -77,9 +88,10 @@ void run(const core_experts_in_args& a) {
   Needs needs = needs_of(common_args(a), rows);
   char* own = static_cast<char*>(a.workspace) + order_bytes(rows, a.experts);
   int64_t total = total_tiles(a, order), threads = smaller(threads_for(a.threads, rows, a.n, a.k), larger(total, 1));
-  run_team(threads, [&](int64_t thread, int64_t team) {
-    for (int64_t part = thread; part < threads; part += team) {
-      run_share(a, order, total * part / threads, total * (part + 1) / threads, needs, own + part * needs.bytes());
+  int64_t count = threads == 1 ? 1 : threads * pieces_each(a, order, total / threads);
+  run_pieces(threads, count, [&](int64_t thread, Pieces& pieces) {
+    for (int64_t piece; pieces.take(&piece);) {
+      run_share(a, order, total * piece / count, total * (piece + 1) / count, needs, own + thread * needs.bytes());
     }
     if (thread == 0) clear_rest(a, order, rows);
   });

@@ -16,6 +16,8 @@ namespace {
 constexpr int64_t kResultBytes = 4 << 20;    // of one thread at a time
 constexpr int64_t kLeastPanels = 4;          // a full tile's, whatever that takes; more are a multiple of it
 constexpr int64_t kSharedPrepare = 1 << 17;  // activations from which threads share their preparation
+constexpr int64_t kPrepareEach = 4;          // pieces of a thread's share of that
+constexpr int64_t kRowsAgain = 16;           // panels of a piece by which rows prepared once more hardly count
 
 int64_t panels_of(const core_experts_out_args& a) { return ceil_div(a.n, kPanel); }
 
@@ -125,6 +127,14 @@ void run_panels(const Plan& plan, int64_t first, int64_t last, char* own) {
   }
 }
 
+// Pieces of a thread's share of so many panels: every expert's weights are read by each of them.
+int64_t pieces_each(const core_experts_out_args& a, const Order& order, int64_t panels) {
+  int64_t present = 0;
+  for (int64_t expert = 0; expert < a.experts; ++expert) present += order.count(expert) > 0 ? 1 : 0;
+  int64_t bytes = present * panels * gemm::panel_bytes(a.format, a.k);
+  return gemm::worth(bytes, order.starts[a.experts] / larger(present, 1), panels / kRowsAgain);
+}
+
 void run(const core_experts_out_args& a) {
   int64_t rows = a.tokens * a.top_k, panels = panels_of(a);
   if (rows <= 0 || a.n <= 0) return;
@@ -133,15 +143,19 @@ void run(const core_experts_out_args& a) {
   sort_pairs(a.ids, rows, a.experts, plan.order);
   int64_t threads = smaller(threads_for(a.threads, rows, a.n, a.k), panels);
   if (plan.together) {
-    run_team(threads, [&](int64_t thread, int64_t team) {
-      prepare_rows(plan, rows * thread / team, rows * (thread + 1) / team);
+    parallel_for(rows, threads, larger(rows / (threads * kPrepareEach), 1), [&](int64_t begin, int64_t end) {
+      prepare_rows(plan, begin, end);
     });
   }
-  run_team(threads, [&](int64_t thread, int64_t team) {
-    // What is multiplied side by side depends on the threads that were asked for, not on those that came.
-    for (int64_t part = thread; part < threads; part += team) {
-      char* own = workspace + plan.space.own + part * plan.space.own_each;
-      run_panels(plan, panels * part / threads, panels * (part + 1) / threads, own);
+  // What is multiplied side by side depends on the threads that were asked for, not on those that came.
+  int64_t each = threads == 1 ? 1 : pieces_each(a, plan.order, panels / threads);
+  run_pieces(threads, threads * each, [&](int64_t thread, Pieces& pieces) {
+    char* own = workspace + plan.space.own + thread * plan.space.own_each;
+    for (int64_t piece; pieces.take(&piece);) {
+      int64_t share = piece / each, at = piece % each;
+      int64_t first = panels * share / threads, steps = ceil_div(panels * (share + 1) / threads - first, kLeastPanels);
+      int64_t last = smaller(first + steps * (at + 1) / each * kLeastPanels, panels * (share + 1) / threads);
+      run_panels(plan, first + steps * at / each * kLeastPanels, last, own);
     }
   });
 }

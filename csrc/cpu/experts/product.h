@@ -2,7 +2,7 @@
 #pragma once
 
 #include "experts/order.h"
-#include "gemm/walk.h"
+#include "gemm/cut.h"
 
 namespace core {
 namespace experts {

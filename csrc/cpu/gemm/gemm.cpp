@@ -1,10 +1,10 @@
-// Drives the kernels: prepares activations, divides the tiles among threads, merges largest values.
+// Drives the kernels: prepares activations, hands pieces of the result to threads, merges largest values.
 #include "gemm/gemm.h"
 
 #include "common/cpu.h"
 #include "common/parallel.h"
 #include "elementwise/elementwise.h"
-#include "gemm/walk.h"
+#include "gemm/cut.h"
 
 namespace core {
 namespace gemm {
@@ -13,7 +13,6 @@ namespace {
 constexpr int64_t kThreadWork = 1 << 17;     // multiply-adds below which another thread costs more than it brings
 constexpr int64_t kSharedPrepare = 1 << 12;  // activations from which threads share their preparation
 constexpr int64_t kGatedRows = 17;           // rows from which results go through their gate without being stored
-constexpr int64_t kOwnTiles = 4;             // row tiles for each thread from which rows are divided, not channels
 
 // Few activations are prepared by every thread for itself, which costs less than to wait for each other.
 bool prepared_apart(const core_gemm_args& args) { return args.m <= 1 || args.m * args.k < kSharedPrepare; }
@@ -32,47 +31,36 @@ Workspace workspace_of(const core_gemm_args& args, const Kernel& kernel) {
   space.scratch = space.rows_each * (prepared_apart(args) ? threads : 1);
   space.scratch_each = kernel.scratch_bytes == nullptr ? 0 : round_up(kernel.scratch_bytes(args), 64);
   space.best = space.scratch + space.scratch_each * threads;
-  space.bytes = space.best + round_up(threads * args.m * static_cast<int64_t>(sizeof(Best)), 64);
+  space.bytes = space.best + round_up(2 * threads * args.m * static_cast<int64_t>(sizeof(Best)), 64);
   return space;
-}
-
-// Threads stand in a grid over rows and channels.
-struct Grid {
-  int64_t rows, columns;
-};
-
-// The grid whose slowest thread has the least tiles; of equals the one with fewest row parts, which reads weights once.
-// Many rows are divided (if `by_rows`) even where that is a little less even: then threads share no activations, neither
-// here nor with what comes before and after.
-Grid grid_of(int64_t threads, int64_t row_tiles, int64_t column_tiles, bool by_rows) {
-  Grid best{1, threads};
-  int64_t least = row_tiles * ceil_div(column_tiles, threads);
-  int64_t tallest = ceil_div(row_tiles, threads) * column_tiles;
-  if (by_rows && row_tiles >= kOwnTiles * threads && tallest <= least + least / 8) return {threads, 1};
-  for (int64_t rows = 2; rows <= threads; ++rows) {
-    if (threads % rows != 0) continue;
-    int64_t most = ceil_div(row_tiles, rows) * ceil_div(column_tiles, threads / rows);
-    if (most < least) {
-      least = most;
-      best = {rows, threads / rows};
-    }
-  }
-  return best;
 }
 
 struct Plan : Walk {
   core_gemm_args args;
   Workspace space;
-  Grid grid;
-  int64_t row_tiles, column_tiles;
+  Cut cut;
   bool direct;           // the caller's activations are used as they are
-  bool own;              // each thread prepares the rows that it multiplies
   const Gating* gating;  // what becomes of the results, or null
-  Best* best;
+  Best* best;            // of each thread: see Bests
 };
+
+// The largest values of the rows in the pieces of one thread: in all, and in the piece that it is at.
+struct Bests {
+  Best *all, *piece;
+};
+
+Bests bests_of(const Plan& plan, int64_t thread) {
+  Best* all = plan.best + 2 * thread * plan.args.m;
+  return {all, all + plan.args.m};
+}
 
 void start_best(Best* best, int64_t begin, int64_t end) {
   for (int64_t row = begin; row < end; ++row) best[row] = {-__builtin_inff(), 0};
+}
+
+// Of equals the lowest channel, in whatever order pieces are taken.
+void keep_best(Best& best, const Best& other) {
+  if (other.value > best.value || (other.value == best.value && other.channel < best.channel)) best = other;
 }
 
 // Brings rows into the order of the packed weight's inputs.
@@ -118,40 +106,38 @@ void prepare_own(const Plan& plan, int64_t begin, int64_t end) {
   prepare(mine, rows, begin, end);
 }
 
-// The share of one place of the grid.
-void run_part(const Plan& plan, int64_t part) {
+// One piece. `scratch` and `best`: those of the thread, or null.
+void run_piece(const Plan& plan, int64_t piece, char* scratch, const Bests* best) {
   const core_gemm_args& args = plan.args;
-  int64_t part_row = part / plan.grid.columns, part_column = part % plan.grid.columns;
-  int64_t row_first = plan.row_tiles * part_row / plan.grid.rows;
-  int64_t row_last = plan.row_tiles * (part_row + 1) / plan.grid.rows;
-  // Panels, not tiles, are divided: the last tile of a share may be narrower, but shares are even.
-  int64_t panels = ceil_div(plan.gating == nullptr ? args.n : args.n / 2, kPanel);
-  int64_t first = panels * part_column / plan.grid.columns, last = panels * (part_column + 1) / plan.grid.columns;
-  Best* best = plan.best == nullptr ? nullptr : plan.best + part_column * args.m;
-  if (best != nullptr) start_best(best, row_first * plan.tile_rows, smaller(row_last * plan.tile_rows, args.m));
-  char* scratch = static_cast<char*>(args.workspace) + plan.space.scratch + part * plan.space.scratch_each;
-  if (plan.space.scratch_each == 0) scratch = nullptr;
-  for (int64_t chunk = row_first; chunk < row_last; chunk += plan.chunk) {
-    int64_t row_end = smaller(smaller(chunk + plan.chunk, row_last) * plan.tile_rows, args.m);
-    if (plan.own) prepare_own(plan, chunk * plan.tile_rows, row_end);
+  Part part = plan.cut.piece(piece);
+  int64_t begin = part.row * plan.tile_rows, end = smaller(part.row_end * plan.tile_rows, args.m);
+  if (best != nullptr) start_best(best->piece, begin, end);
+  for (int64_t row = begin, step = plan.chunk * plan.tile_rows; row < end; row += step) {
+    int64_t row_end = smaller(row + step, end);
+    if (plan.cut.by_rows) prepare_own(plan, row, row_end);
     if (plan.gating != nullptr) {
-      plan.kernel->gated(plan.call, {chunk * plan.tile_rows, 0, first, last - first}, row_end, *plan.gating);
+      plan.kernel->gated(plan.call, {row, 0, part.panel, part.panel_end - part.panel}, row_end, *plan.gating);
       continue;
     }
-    walk_panels(plan, chunk * plan.tile_rows, row_end, first, last, scratch, best);
+    walk_panels(plan, row, row_end, part.panel, part.panel_end, scratch, best == nullptr ? nullptr : best->piece);
   }
+  for (int64_t row = begin; best != nullptr && row < end; ++row) keep_best(best->all[row], best->piece[row]);
 }
 
-void merge_best(const Plan& plan) {
+// Says for each thread that it has taken nothing; those that do begin with `start_best`.
+void start_bests(const Plan& plan, int64_t threads) {
+  for (int64_t thread = 0; thread < threads; ++thread) bests_of(plan, thread).all[0].channel = -1;
+}
+
+void merge_bests(const Plan& plan, int64_t threads) {
   const core_gemm_args& args = plan.args;
-  for (int64_t row = 0; row < args.m; ++row) {
-    Best best = plan.best[row];
-    for (int64_t column = 1; column < plan.grid.columns; ++column) {
-      const Best& other = plan.best[column * args.m + row];
-      if (other.value > best.value) best = other;
-    }
-    args.best[row] = best.channel;
+  Best* first = bests_of(plan, 0).all;  // the caller's: it takes part in any case
+  for (int64_t thread = 1; thread < threads; ++thread) {
+    const Best* other = bests_of(plan, thread).all;
+    if (other[0].channel < 0) continue;
+    for (int64_t row = 0; row < args.m; ++row) keep_best(first[row], other[row]);
   }
+  for (int64_t row = 0; row < args.m; ++row) args.best[row] = first[row].channel;
 }
 
 int64_t threads_for(const core_gemm_args& args) {
@@ -160,53 +146,80 @@ int64_t threads_for(const core_gemm_args& args) {
   return threads > 1 ? threads : 1;
 }
 
-Plan plan_of(const core_gemm_args& args, const Kernel& kernel, int64_t threads) {
+int64_t panels_of(const core_gemm_args& args, const Gating* gating) {
+  return ceil_div(gating == nullptr ? args.n : args.n / 2, kPanel);
+}
+
+// `prepared`: whether the rows are there before pieces are handed out, or for each thread.
+Cut cut_of(const core_gemm_args& args, const Walk& walk, int64_t threads, const Gating* gating, bool prepared) {
+  const Kernel& kernel = *walk.kernel;
+  Cut cut{};
+  cut.row_tiles = ceil_div(args.m, walk.tile_rows);
+  cut.panels = panels_of(args, gating);
+  // Panels that are widened first would be so once for each row part.
+  bool by_rows = kernel.rows >= kPanel && kernel.expand == nullptr;
+  cut.grid = grid_of(threads, cut.row_tiles, ceil_div(args.n, kernel.panels * kPanel), by_rows);
+  cut.by_rows = !prepared && cut.grid.columns == 1;
+  cut.step = cut.by_rows ? kRowSteps : kernel.panels;
+  cut.each = 1;
+  if (threads == 1) return cut;
+  int64_t least = cut.by_rows ? cut.row_tiles / cut.grid.rows : cut.panels / cut.grid.columns;
+  int64_t bytes = args.n / kPanel * walk.call.panel_bytes / cut.grid.columns;
+  cut.each = worth(bytes, args.m / cut.grid.rows, least / cut.step);
+  return cut;
+}
+
+Plan plan_of(const core_gemm_args& args, const Kernel& kernel, const Gating* gating, int64_t threads) {
   Plan plan{};
   static_cast<Walk&>(plan) = walk_of(args, kernel);
   plan.args = args;
   plan.space = workspace_of(args, kernel);
-  plan.row_tiles = ceil_div(args.m, plan.tile_rows);
-  plan.column_tiles = ceil_div(args.n, kernel.panels * kPanel);
-  // Panels that are widened first would be so once for each row part.
-  bool by_rows = kernel.rows >= kPanel && kernel.expand == nullptr;
-  plan.grid = grid_of(threads, plan.row_tiles, plan.column_tiles, by_rows);
   plan.direct = args.order == nullptr && kernel.direct != nullptr && kernel.direct(args);
-  plan.own = !plan.direct && !prepared_apart(args) && plan.grid.columns == 1;
+  plan.cut = cut_of(args, plan, threads, gating, plan.direct || prepared_apart(args));
+  plan.gating = gating;
   if (args.best != nullptr) plan.best = reinterpret_cast<Best*>(static_cast<char*>(args.workspace) + plan.space.best);
   return plan;
 }
 
-void work(const Plan& plan, int64_t thread, int64_t team) {
+// What one thread does of a product whose rows are prepared.
+void work(const Plan& plan, int64_t thread, Pieces& pieces) {
+  char* scratch = static_cast<char*>(plan.args.workspace) + plan.space.scratch + thread * plan.space.scratch_each;
+  if (plan.space.scratch_each == 0) scratch = nullptr;
+  Bests best{};
+  if (plan.best != nullptr) {
+    best = bests_of(plan, thread);
+    start_best(best.all, 0, plan.args.m);
+  }
   if (plan.kernel->enter != nullptr) plan.kernel->enter();
-  int64_t parts = plan.grid.rows * plan.grid.columns;
-  for (int64_t part = thread; part < parts; part += team) run_part(plan, part);
+  for (int64_t piece; pieces.take(&piece);) run_piece(plan, piece, scratch, plan.best == nullptr ? nullptr : &best);
   if (plan.kernel->leave != nullptr) plan.kernel->leave();
 }
 
-// Whatever is outside of the teams may run on each of several threads, see common/parallel.h.
+// Whatever is outside of bodies runs on one thread, see common/parallel.h.
 void run(const core_gemm_args& args, const Gating* gating) {
   if (args.m <= 0 || args.n <= 0) return;
   const Kernel& kernel = select(args);
   int64_t threads = threads_for(args);
-  Plan plan = plan_of(args, kernel, threads);
-  plan.gating = gating;
+  Plan plan = plan_of(args, kernel, gating, threads);
   bool apart = prepared_apart(args);
   char* workspace = static_cast<char*>(args.workspace);
-  if (!plan.direct && !apart && !plan.own) {
-    run_team(threads, [&](int64_t thread, int64_t team) {
+  if (!plan.direct && !apart && !plan.cut.by_rows) {
+    int64_t rows = smaller(ceil_div(kSharedPrepare, args.k), args.m / threads);
+    parallel_for(args.m, threads, rows > 1 ? rows : 1, [&](int64_t begin, int64_t end) {
       Plan mine;
       place(plan, workspace, mine);
-      prepare(mine, workspace, args.m * thread / team, args.m * (thread + 1) / team);
+      prepare(mine, workspace, begin, end);
     });
   }
-  run_team(threads, [&](int64_t thread, int64_t team) {
+  if (plan.best != nullptr) start_bests(plan, threads);
+  run_pieces(threads, plan.cut.pieces(), [&](int64_t thread, Pieces& pieces) {
     char* rows = workspace + (apart ? thread * plan.space.rows_each : 0);
     Plan mine;
     place(plan, rows, mine);
     if (!plan.direct && apart) prepare(mine, rows, 0, args.m);
-    work(mine, thread, team);
+    work(mine, thread, pieces);
   });
-  if (plan.best != nullptr) merge_best(plan);
+  if (plan.best != nullptr) merge_bests(plan, threads);
 }
 
 }  // namespace
@@ -244,6 +257,24 @@ CORE_API int64_t core_cpu_gemm_workspace(const core_gemm_args* args) {
   consider(args->m - 1);
   consider(args->m);
   return most;
+}
+
+CORE_API int64_t core_cpu_gemm_pieces(const core_gemm_pieces_args* a) {
+  using namespace core::gemm;
+  const core_gemm_args& args = *a->product;
+  if (args.m <= 0 || args.n <= 0) return 0;
+  const Kernel& kernel = select(args);
+  Plan plan = plan_of(args, kernel, nullptr, threads_for(args));
+  int64_t count = plan.cut.pieces();
+  for (int64_t piece = 0; piece < core::gemm::smaller(count, a->room); ++piece) {
+    Part part = plan.cut.piece(piece);
+    int64_t* out = a->pieces + 4 * piece;
+    out[0] = part.row * plan.tile_rows;
+    out[1] = smaller(part.row_end * plan.tile_rows, args.m);
+    out[2] = part.panel;
+    out[3] = part.panel_end;
+  }
+  return count;
 }
 
 CORE_API int64_t core_cpu_gemm_panel(int64_t format, int64_t k) { return core::gemm::panel_bytes(format, k); }

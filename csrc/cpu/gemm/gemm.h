@@ -97,6 +97,18 @@ CORE_API void core_cpu_gemm_gated(const core_gemm_gated_args* args);
 // whether `order` is null.
 CORE_API int64_t core_cpu_gemm_workspace(const core_gemm_args* args);
 
+// How a call is cut: into pieces that are handed to threads one by one. Pointers of the product are not looked at, except
+// whether `order` is null.
+struct core_gemm_pieces_args {
+  const core_gemm_args* product;
+  int64_t* pieces;  // (room, 4): first row, behind the last, first panel, behind the last
+  int64_t room;
+};
+
+// Returns the number of pieces, and writes as many of them as there is room for. Those of one thread's share follow
+// each other; all shares have as many.
+CORE_API int64_t core_cpu_gemm_pieces(const core_gemm_pieces_args* args);
+
 // Bytes of a panel of this format with k inputs; CORE_GEMM_BY_ROW makes no difference.
 CORE_API int64_t core_cpu_gemm_panel(int64_t format, int64_t k);
 

@@ -99,7 +99,19 @@ CORE_API int64_t core_cpu_run_timed(const core_timed_args* args) {
 // Does nothing: what a call costs is measured with it.
 CORE_API void core_cpu_nothing(const void*) {}
 
-// Forks and joins a team of `*args` threads that does nothing: likewise.
+// Hands `*args` threads a piece each that does nothing: likewise.
 CORE_API void core_cpu_team(const int64_t* args) {
-  core::run_team(*args, [](int64_t, int64_t) {});
+  core::run_pieces(*args, *args, [](int64_t, core::Pieces& pieces) {
+    for (int64_t piece; pieces.take(&piece);) {
+    }
+  });
 }
+
+CORE_API void core_cpu_counts(int64_t* counts) {
+  core::Counts found = core::counts();
+  counts[0] = found.rounds;
+  counts[1] = found.pieces;
+  counts[2] = found.stolen;
+}
+
+CORE_API void core_cpu_hold(const int64_t* thread) { core::hold_thread(*thread); }

@@ -242,9 +242,9 @@ int64_t draw_truncated(const Entry<T>& e, char* scratch) {
 
 template <typename T>
 void draw_rows(const core_draw_args& a) {
-  run_team(a.threads < a.count ? a.threads : a.count, [&](int64_t thread, int64_t team) {
+  run_pieces(a.threads, a.count, [&](int64_t thread, Pieces& pieces) {
     auto scratch = static_cast<char*>(a.scratch) + thread * CORE_DRAW_SCRATCH * (a.size + CORE_DRAW_PAD);
-    for (int64_t i = thread; i < a.count; i += team) {
+    for (int64_t i; pieces.take(&i);) {
       auto x = static_cast<const T*>(a.logits) + (a.rows != nullptr ? a.rows[i] : i) * a.stride;
       const double* n = a.numbers + i;
       int64_t ignored = 0;
