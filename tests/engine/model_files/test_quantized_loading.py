@@ -11,6 +11,7 @@ import torch
 from core import LLM, SamplingParams
 from core.api import CheckpointError
 from core.layers.weights import WeightGroup
+from core.testing.tinymodels import tiny_llama
 
 sys.path.insert(0, str(Path(__file__).parent))
 from checkpoints import write
@@ -87,7 +88,7 @@ def test_an_update_gives_the_bytes_of_a_start_with_its_weights(name, tmp_path):
 @pytest.mark.parametrize("method", ROUNDED)
 def test_a_rounded_gguf_file_takes_plain_weights(method, tmp_path):
     file = write("gguf", tmp_path / "gguf")
-    new = plain(tmp_path / "new", 2)
+    new = tiny_llama(tmp_path / "new", seed=2, num_hidden_layers=2, max_position_embeddings=64)
     with opened(new, quantization=method) as llm:
         due = parameters(llm)
     with opened(file, quantization=method) as llm:
