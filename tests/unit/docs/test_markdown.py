@@ -47,7 +47,19 @@ FOREIGN = {  # flags of pip, pytest, cmake, node and of this repository's tools;
     *("--no-deps", "--no-build-isolation", "--force-reinstall", "--find-links", "--build", "--test"),
     *("--core-plugin-conformance", "--core-conformance-report", "--core-conformance-level"),
     *("--emulator", "--processor", "--cold", "--streams", "--tokens", "--rows", "--update", "--check"),
-    *("--only", "--write", "--version", "--help", "--debug", "--log-level", "--log-format", "--tokenizer-revision"),
+    *(
+        "--only",
+        "--groups",
+        "--list",
+        "--peers",
+        "--write",
+        "--version",
+        "--help",
+        "--debug",
+        "--log-level",
+        "--log-format",
+        "--tokenizer-revision",
+    ),
 }
 CLASS = re.compile(r"[A-Z][a-z]+[A-Z]\w*")
 FOREIGN_CLASSES = {"LlamaModel", "MistralModel", "Qwen2Model", "Qwen3Model", "Qwen3ForSequenceClassification"}

@@ -67,9 +67,12 @@ MADE: dict[str, Callable[[], Iterable[Any]]] = {
 """What is put together at run time: patterns as they come out."""
 
 AWQ, TORCHAO = (f"plugins/quantization/{name}/src/core_plugin_{name}/config.py" for name in ("awq", "torchao"))
+FP8 = "plugins/quantization/fp8/src/core_plugin_fp8/auto_round.py"
 BOUNDED = {
     f"{AWQ}: f'(?:{{name}})$'": "a checkpoint's, over its own modules' names",
     f"{AWQ}: name": "compiled, and not matched",
+    f"{FP8}: f'(?:{{name}})$'": "a checkpoint's, over its own modules' names",
+    f"{FP8}: name": "compiled, and not matched",
     f"{TORCHAO}: name[3:]": "a checkpoint's, over its own modules' names",
     f"{TORCHAO}: name.removeprefix('re:') if name.startswith('re:') else ''": "compiled, and not matched",
     "core/cli/env.py: f'^{key}\\\\s*:\\\\s*(.*)$'": "over files of the system",
