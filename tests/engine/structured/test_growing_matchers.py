@@ -54,3 +54,17 @@ def test_a_matcher_that_grows_is_ended(bench, name):
 def test_a_long_text_of_a_harmless_grammar_is_not(bench, name):
     said, count, grown = write(bench, *HARMLESS[name], 3000)
     assert (said, count) == ("", 3000) and grown < 20 * MIB
+
+
+@pytest.mark.covers("GRAM-01")
+@pytest.mark.parametrize("driver", ["llguidance"])
+def test_a_limit_that_another_text_of_the_grammar_has_met_is_told_as_one(bench):
+    rng, ends = random.Random(1), bench.tokenizer.eos_ids
+    compiled = bench.backend.compile("regex", "(.{1,9999}){1,9999}")
+    one, other = compiled.matcher(), compiled.matcher()
+    token = next(token for token in bench.allowed(one) if token not in ends)
+    with pytest.raises(RuntimeError, match="too many"):
+        for _ in range(500):
+            other.accept(rng.choice([token for token in bench.allowed(other) if token not in ends]))
+    with pytest.raises(RuntimeError, match="too many"):  # not False, which would blame whoever chose the token
+        one.accept(token)
