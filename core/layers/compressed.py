@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import torch
 
-from core.api.errors import PluginError
 from core.api.kvspecs import KVSpec
 from core.layers.attention import CachedAttention
-from core.layers.guard import MISSING, Operand, rows_of
+from core.layers.guard import MISSING, Operand, require, rows_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -104,10 +103,5 @@ def require_compressed(backend: object, owner: str) -> Compressed:
     Raises:
         PluginError: CORE-P110, it does not.
     """
-    if getattr(backend, "compressed", None) is None or getattr(backend, "compressed_layout", None) is None:
-        raise PluginError(
-            "CORE-P110",
-            f"the model needs attention to compressed entries, which {owner} lacks.",
-            hint="The model's shape must name 'compressed' among its features, or the backend must not.",
-        )
+    require(backend, owner, ("compressed", "compressed_layout"), "attention to compressed entries", "compressed")
     return cast("Compressed", backend)

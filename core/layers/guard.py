@@ -133,6 +133,24 @@ def blamed(owner: str, what: str) -> Iterator[None]:
         raise PluginError("CORE-P108", f"{owner}: {what} raised {describe(error)}.") from error
 
 
+def require(provider: object, owner: str, members: tuple[str, ...], what: str, *features: str) -> None:
+    """Raise if an attention backend, or a layer of one, lacks what a model needs, although it was chosen for it.
+
+    Args:
+        owner: Whose it is, for errors.
+        members: What it must have.
+        what: The same in words, for errors.
+        features: Names that a model's shape and a backend's descriptor have for it, for errors.
+
+    Raises:
+        PluginError: CORE-P110.
+    """
+    if any(getattr(provider, member, None) is None for member in members):
+        names = " or ".join(map(repr, features))
+        hint = f"The model's shape must name {names} among its features, or the backend must not."
+        raise PluginError("CORE-P110", f"the model needs {what}, which {owner} lacks.", hint=hint)
+
+
 def rows_of(given: object) -> int | str:
     """Return the first size of a tensor, for what has to have as many rows; a name for it if there is none."""
     return given.shape[0] if isinstance(given, Tensor) and given.dim() else "tokens"

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import torch
 
-from core.api.errors import PluginError
 from core.api.kvspecs import KVSpec
 from core.api.products import Product
 from core.layers.attention import CachedAttention
-from core.layers.guard import MISSING, Operand, rows_of
+from core.layers.guard import MISSING, Operand, require, rows_of
 from core.layers.params import Parameterised
 
 if TYPE_CHECKING:
@@ -158,10 +157,5 @@ def require_latent(backend: object, owner: str) -> Latent:
     Raises:
         PluginError: CORE-P110, it has none.
     """
-    if getattr(backend, "latent", None) is None or getattr(backend, "latent_layout", None) is None:
-        raise PluginError(
-            "CORE-P110",
-            f"the model needs latent attention, which {owner} lacks.",
-            hint="The model's shape must name 'latent' among its features, or the backend must not.",
-        )
+    require(backend, owner, ("latent", "latent_layout"), "latent attention", "latent")
     return cast("Latent", backend)

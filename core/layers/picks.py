@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import torch
 
-from core.api.errors import PluginError
 from core.api.kvspecs import KVSpec
 from core.layers.attention import CachedAttention
-from core.layers.guard import MISSING, Operand, rows_of
+from core.layers.guard import MISSING, Operand, require, rows_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from core.api.layers import StepInputs
     from core.layers.guard import LayerContext
 
+_WHAT = "attention to picked positions"
 _NAMES = ("the index query", "the index key", "the weights of the index heads")
 
 
@@ -91,20 +91,10 @@ def require_picks(backend: object, owner: str) -> Picks:
     Raises:
         PluginError: CORE-P110, it has none.
     """
-    if getattr(backend, "picker", None) is None or getattr(backend, "picker_layout", None) is None:
-        raise _lacks(owner)
+    require(backend, owner, ("picker", "picker_layout"), _WHAT, "picks", "compressed")
     return cast("Picks", backend)
 
 
 def require_takes_picks(layer: object, owner: str) -> None:
     """Raise `PluginError` CORE-P110 for a latent layer that attends to all positions only."""
-    if getattr(layer, "forward_picked", None) is None:
-        raise _lacks(owner)
-
-
-def _lacks(owner: str) -> PluginError:
-    return PluginError(
-        "CORE-P110",
-        f"the model needs attention to picked positions, which {owner} lacks.",
-        hint="The model's shape must name 'picks' or 'compressed' among its features, or the backend must not.",
-    )
+    require(layer, owner, ("forward_picked",), _WHAT, "picks")
