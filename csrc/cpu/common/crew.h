@@ -5,8 +5,9 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <thread>
+
 #include "common/asking.h"
-#include "common/neighbour.h"
 #include "common/shares.h"
 
 namespace core {
@@ -31,7 +32,7 @@ std::atomic<int64_t> held_thread{-1};
 
 void hold_if_asked(const Seat& seat, int64_t number, uint32_t round) {
   if (held_thread.load(std::memory_order_relaxed) != number) return;
-  while (!seat.share.empty(round)) rest();
+  while (!seat.share.empty(round)) std::this_thread::yield();
 }
 
 // Whether this thread computes pieces, or is a crew's: what they share they do alone.
@@ -163,7 +164,6 @@ void* Crew::serve(void* member) {
 
 void Crew::serve(int64_t seat) {
   Asking asking;
-  Neighbour neighbour;
   for (uint64_t ticket = 0;;) {
     ticket = ticket_.wait(ticket, [&asking] { return asking.ask(); });
     int64_t team = ticket >> 32 & 0xfff;
@@ -178,7 +178,6 @@ void Crew::serve(int64_t seat) {
     seats_[seat].stolen += mine.stolen();
     seats_[seat].done.set(round);
     asking.aim(ahead, seat, team);
-    neighbour.give_way();
   }
 }
 
