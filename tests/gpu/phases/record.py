@@ -77,7 +77,13 @@ class Record:
     def options(self) -> dict[str, Any]:
         """Options of every engine of a phase."""
         dtype = "float32" if self.small else "bfloat16"
-        return {"platform": self.platform, "dtype": dtype, "load_format": "dummy", "prefix_caching": False}
+        made = {"dtype": dtype, "load_format": "dummy", "prefix_caching": False}
+        return {"platform": self.platform, **made, **self.stand_in}
+
+    @property
+    def stand_in(self) -> dict[str, Any]:
+        """What an engine needs besides where CPU tensors stand in for a device: kernels of the CPU do not wait."""
+        return {"attention_backend": "torch_sdpa"} if self.small else {}
 
     def _write(self) -> None:
         self._file.write_text(json.dumps(self._told, indent=1))

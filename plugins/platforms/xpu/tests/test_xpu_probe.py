@@ -136,9 +136,7 @@ def test_a_card_that_cannot_be_used_says_why_in_one_line(loader, environ, torch,
 
 def test_a_card_on_the_bus_without_the_loader_is_said(tmp_path, monkeypatch):
     monkeypatch.setattr(level_zero, "LIBRARY", "libthere-is-none.so.1")
-    assert look({}, TORCH, root=tmp_path).reason.startswith(
-        "no Level Zero loader: libthere-is-none.so.1 cannot be loaded"
-    )
+    assert look({}, TORCH, root=tmp_path).reason.startswith("no Level Zero loader: libthere-is-none.so.1: cannot open")
     vendor = tmp_path / "sys/class/drm/card1/device/vendor"
     vendor.parent.mkdir(parents=True)
     vendor.write_text("0x8086\n")

@@ -11,14 +11,14 @@ SIZES = (1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256)
 
 
 class AcceleratorOptions(BaseModel):
-    """How the device is used.
-
-    Attributes:
-        graphs: Capture steps of one token a row, and replay them.
-        graph_sizes: Rows of the captured steps; those above `--max-num-seqs` are left out. Wider steps run uncaptured.
-    """
+    """How the device is used."""
 
     model_config = ConfigDict(extra="forbid")
 
-    graphs: bool = True
-    graph_sizes: tuple[Annotated[int, Field(ge=1, le=4096)], ...] = Field(SIZES, min_length=1)
+    graphs: bool = Field(True, description="Capture steps of one token a row while the engine starts, and replay them.")
+    graph_sizes: tuple[Annotated[int, Field(ge=1, le=4096)], ...] = Field(
+        SIZES,
+        min_length=1,
+        description="Rows of the captured steps, up to --max-num-seqs; a step runs with the smallest that holds it, a "
+        "wider one uncaptured.",
+    )

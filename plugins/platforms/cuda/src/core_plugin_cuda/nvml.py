@@ -35,7 +35,7 @@ def opened(library: Any = None) -> Iterator[Nvml]:
     try:
         library = library or ctypes.CDLL(LIBRARY)
     except OSError as error:
-        raise NvmlError(f"no NVIDIA driver: {LIBRARY} cannot be loaded ({error})") from error
+        raise NvmlError(f"no NVIDIA driver: {error}") from error
     nvml = Nvml(library)
     nvml.call("nvmlInit_v2")
     try:

@@ -115,7 +115,7 @@ def devices(library: Any = None) -> list[Device]:
     try:
         library = library or ctypes.CDLL(LIBRARY)
     except OSError as error:
-        raise LevelZeroError(f"no Level Zero loader: {LIBRARY} cannot be loaded ({error})") from error
+        raise LevelZeroError(f"no Level Zero loader: {error}") from error
     _call(library, "zeInit", ctypes.c_uint32(_GPU_ONLY))
     every = [one for driver in _handles(library, "zeDriverGet") for one in _of_driver(library, driver)]
     discrete = [one for one in every if not one.integrated]
