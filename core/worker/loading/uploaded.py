@@ -47,18 +47,19 @@ class Uploaded:
 def uploaded(tensors: Iterable[WeightTensor], uploads: Uploads) -> Iterator[WeightTensor]:
     """Yield tensors in their order: plain ones from the device's memory, the others as they are."""
     waiting: deque[WeightTensor] = deque()
-    with ThreadPoolExecutor(AHEAD, "upload") as pool:
-        try:
-            for tensor in tensors:
-                plain = tensor.encoding == Uploaded.encoding
-                waiting.append(Uploaded(tensor, pool.submit(_upload, tensor, uploads)) if plain else tensor)
-                if len(waiting) > AHEAD:
-                    yield waiting.popleft()
-            while waiting:
+    pool, whole = ThreadPoolExecutor(AHEAD, "upload"), False
+    try:
+        for tensor in tensors:
+            plain = tensor.encoding == Uploaded.encoding
+            waiting.append(Uploaded(tensor, pool.submit(_upload, tensor, uploads)) if plain else tensor)
+            if len(waiting) > AHEAD:
                 yield waiting.popleft()
-        finally:
-            pool.shutdown(cancel_futures=True)
-            uploads.close()
+        while waiting:
+            yield waiting.popleft()
+        whole = True
+    finally:
+        pool.shutdown(cancel_futures=not whole)  # what was yielded may be read later
+        uploads.close()
 
 
 def _upload(tensor: WeightTensor, uploads: Uploads) -> Tensor:
