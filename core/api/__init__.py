@@ -125,7 +125,7 @@ if TYPE_CHECKING:
         WorkerSetup,
     )
     from core.api.patches import ConfigPatch, Finding, Problem, Waiver
-    from core.api.platform import Done, MemorySnapshot, Pending, Platform, Queue, Stream
+    from core.api.platform import Done, MemorySnapshot, Pending, Platform, Queue, Stream, Uploads
     from core.api.products import Product, ProductPlace, WrappedProduct
     from core.api.quantization import Format, LayerSite, QuantContext, QuantRequest
     from core.api.ranks import Ranks
@@ -215,7 +215,7 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
             "StagedRequest Tap TapPlace WorkerParticipant WorkerSetup"
         ),
         "patches": "ConfigPatch Finding Problem Waiver",
-        "platform": "Done MemorySnapshot Pending Platform Queue Stream",
+        "platform": "Done MemorySnapshot Pending Platform Queue Stream Uploads",
         "products": "Product ProductPlace WrappedProduct",
         "quantization": "Format LayerSite QuantContext QuantRequest",
         "ranks": "Ranks",
@@ -445,6 +445,7 @@ __all__ = [
     "ToolServerSpec",
     "ToolSession",
     "ToolStart",
+    "Uploads",
     "Verdict",
     "Waiver",
     "WeightForm",

@@ -62,7 +62,9 @@ class PlatformSpec(Descriptor):
         block_size: Preferred tokens per KV block.
         step_tokens: Preferred token budget of a step: enough for products at full speed, and no more, since everybody
             who is being answered waits for the step. Unless the user sets a limit, decoding requests come on top of it.
-        preferences: Score adjustments `"<group>:<name>" -> points`; never a hard choice.
+        preferences: Score adjustments `"<group>:<name>" -> points`; never a hard choice. A probe may add some.
+        memory_fraction: Part of the memory for the KV cache where the user names none; None: core's default. On a
+            device with memory of its own it is a part of the whole, which weights and steps share.
         environment: Dotted path of a torch-free function `(threads: int | None) -> dict[str, str]`, or None: the
             variables that the device's libraries read when they are loaded (not those that are read when a process
             begins). Set in the process that computes, unless the user set them; `threads` is the user's choice. May be
@@ -77,6 +79,7 @@ class PlatformSpec(Descriptor):
     block_size: int = 16
     step_tokens: int = 2048
     preferences: Mapping[str, int] = EMPTY
+    memory_fraction: float | None = None
     environment: str | None = None
 
 

@@ -9,6 +9,12 @@ from __future__ import annotations
 
 from typing import Any
 
+OUT_OF_MEMORY = "CORE-E128"
+"""Code of a step for which memory did not suffice."""
+
+DEVICE_LOST = "CORE-E129"
+"""Code of a fault after which the device cannot be used by this process."""
+
 
 class CoreError(Exception):
     """A failure with a stable code.

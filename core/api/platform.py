@@ -77,7 +77,8 @@ class Queue(Protocol):
     def pinned(self, size: int) -> Tensor:
         """Return `(size,)` int64 in host memory that the device reads by itself: copies from it do not wait.
 
-        A copy reads it when its turn comes: it is written again only behind a `fence` that was set after the copy.
+        A copy reads it when its turn comes: it is written again only behind a `fence` that was set after the copy. It
+        may be dropped once the copy is enqueued.
         """
         ...
 
@@ -90,6 +91,21 @@ class Queue(Protocol):
 
     def fence(self) -> Pending[None]:
         """Return a mark behind everything enqueued so far; `result` waits until the device has reached it."""
+        ...
+
+
+class Uploads(Protocol):
+    """Brings weights into the device's memory through a few pinned areas of the host's.
+
+    Used by several threads at once.
+    """
+
+    def upload(self, tensor: Tensor) -> Tensor:
+        """Return a copy of a host tensor on the device. When it returns, `tensor` has been read."""
+        ...
+
+    def close(self) -> None:
+        """Wait for what is under way, and give the areas back."""
         ...
 
 
@@ -124,6 +140,9 @@ class Platform(ABC):
     def mark_memory(self) -> None:  # noqa: B027 - where memory is shared nobody counts
         """Begin to count `MemorySnapshot.peak` anew, from what is in use now. Called where the device is `apart`."""
 
+    def release_memory(self) -> None:  # noqa: B027 - many allocators keep nothing
+        """Give back what the allocator keeps of memory that is no longer used. Called when a step ran out of memory."""
+
     @abstractmethod
     def stream(self) -> Stream:
         """Return a new stream; on a device without streams, a thread that runs work in order."""
@@ -132,6 +151,13 @@ class Platform(ABC):
         """Return the queue behind torch operations; None: an operation is done when its call returns.
 
         Asked once, after `open`.
+        """
+        return None
+
+    def uploads(self) -> Uploads | None:
+        """Return what brings weights to the device; None: torch copies them one after the other.
+
+        Asked once for each time that a checkpoint is loaded, after `open`.
         """
         return None
 

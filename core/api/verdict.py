@@ -36,6 +36,8 @@ class ProbeResult(BaseModel):
         capability: Hardware capability as a comparable tuple, for example `(9, 0)`; empty if it has none.
         facts: Further data for the report and for other plugins' filters.
         features: What the device can do, by name (`amx`, `fp8_e4m3`); ask with `has`.
+        preferences: Score adjustments `"<group>:<name>" -> points` for what was found, beside those of the descriptor.
+        devices: Where there are several devices, what was found of each, by index; the first is what stands above.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -45,6 +47,19 @@ class ProbeResult(BaseModel):
     capability: tuple[int, ...] = ()
     facts: dict[str, str | int | float | bool] = {}
     features: frozenset[str] = frozenset()
+    preferences: dict[str, int] = {}
+    devices: tuple[ProbeResult, ...] = ()
+
+    @property
+    def count(self) -> int:
+        """How many devices can be used."""
+        return len(self.devices) or int(self.available)
+
+    def of(self, index: int) -> ProbeResult:
+        """Return what was found of the device with this index. Raises `IndexError` if there is none."""
+        if not 0 <= index < self.count:
+            raise IndexError(index)
+        return self.devices[index] if self.devices else self
 
     def has(self, feature: str) -> bool:
         """Say whether the device has a feature: it is named in `features`, or is a fact that is true."""

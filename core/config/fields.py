@@ -25,6 +25,7 @@ ALIASES: Mapping[str, tuple[str, ...]] = types.MappingProxyType(
         "kv.prefix_caching": ("enable-prefix-caching",),
         "scheduler.max_chunk": ("long-prefill-token-threshold",),
         "scheduler.max_waiting": ("max-num-queued-reqs",),
+        "select.platform": ("device",),
         "select.load_format": ("weight-loader",),
         "select.io_processor": ("io-processor-plugin",),
         "select.scheduler_policy": ("scheduling-policy",),

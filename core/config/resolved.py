@@ -109,7 +109,11 @@ class KVOptions(_Section):
 
     kv_memory: str | None = Field(None, description="KV cache size: 2GiB, 512MiB or bytes.")
     memory_fraction: float = Field(
-        0.5, gt=0, le=1, description="Fraction of free memory for the KV cache when no size is given."
+        0.5,
+        gt=0,
+        le=1,
+        description="Fraction of free memory for the KV cache when no size is given; on a device with memory of its "
+        "own (default there: the platform's) of all its memory, which weights and steps share with the cache.",
     )
     block_size: int | None = Field(None, ge=1, le=1024, description="Tokens per KV block; default: the platform's.")
     num_blocks: int | None = Field(None, ge=2, description="Exact number of KV blocks; overrides the memory options.")
@@ -172,7 +176,7 @@ class SchedulerOptions(_Section):
 class SelectOptions(_Section):
     """Explicit choices of plugins: name, name@distribution, or a list of which the first that can serve is taken."""
 
-    platform: str | None = Field(None, description="Device platform.")
+    platform: str | None = Field(None, description="Device platform, or one device of it: NAME:INDEX.")
     attention_backend: str | None = Field(None, description="Attention backend.")
     quantization: str | None = Field(None, description="Quantization method.")
     model_impl: str | None = Field(None, description="Model implementation.")
@@ -341,6 +345,14 @@ class Options(_Section):
     server: ServerOptions = ServerOptions()
     tools: ToolOptions = ToolOptions()
 
+    def with_memory_fraction(self, fraction: float | None) -> Options:
+        """Return the options with another default of `kv.memory_fraction`; themselves for None, and where it is set."""
+        if fraction is None or "memory_fraction" in self.kv.model_fields_set:
+            return self
+        kv = self.kv.model_copy(update={"memory_fraction": fraction})
+        kv.model_fields_set.discard("memory_fraction")  # the user has not set it
+        return self.model_copy(update={"kv": kv})
+
 
 class EngineConfig(_Section):
     """What the engine process starts from: options, checkpoint facts and the plugin plan, all decided by the parent.
@@ -349,7 +361,8 @@ class EngineConfig(_Section):
         dtype, kv_dtype: Concrete dtypes.
         max_model_len, block_size, step_tokens: Concrete sizes, in tokens; the last is the budget of a step.
         shortens: Whether `max_model_len` is lowered to what the KV cache holds.
-        probe: What the platform found on this machine.
+        probe: What the platform found of the device.
+        device_index: Which of the platform's devices, from 0.
         environment: What the platform wants to be set where its libraries are loaded; the user's own settings win.
         task: What the engine does for its requests, a name in `core.tasks.TASKS`.
         pooling: What the task `pool` gives; None for any other task.
@@ -367,6 +380,7 @@ class EngineConfig(_Section):
     step_tokens: int = 2048
     shortens: bool = False
     probe: ProbeResult = ProbeResult(available=True)
+    device_index: int = 0
     environment: dict[str, str] = {}
     task: str = "generate"
     pooling: PoolingShape | None = None

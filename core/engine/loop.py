@@ -17,7 +17,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from core.api.errors import EngineError, PluginError
+from core.api.errors import DEVICE_LOST, OUT_OF_MEMORY, CoreError, EngineError, PluginError
 from core.api.executors import Executor
 from core.api.platform import Pending
 from core.engine.loop_timing import StepTimes
@@ -171,12 +171,18 @@ class EngineLoop:
         return self._account(step, result)
 
     def _step_failed(self, step: Step, error: Exception) -> Outputs:
-        """Fail the requests of a broken step and go on, unless the executor itself is gone."""
-        if not self.executor.healthy():
+        """Fail the requests of a broken step and go on, unless the executor or its device is gone."""
+        if not self.executor.healthy() or getattr(error, "code", "") == DEVICE_LOST:
             raise error if isinstance(error, EngineError) else EngineError("CORE-E113", f"a worker is gone: {error}")
         logger.error("step %d failed; its requests end with an error", step.plan.number, exc_info=error)
-        named = f"{error.code} {error.message}" if isinstance(error, PluginError) else None
-        return self.settler.fail(step, named or f"{type(error).__name__} in the forward pass")
+        return self.settler.fail(step, _named(error))
+
+
+def _named(error: Exception) -> str:
+    """Return what the requests of a step that failed are told."""
+    if isinstance(error, PluginError) or (isinstance(error, CoreError) and error.code == OUT_OF_MEMORY):
+        return f"{error.code} {error.message}"
+    return f"{type(error).__name__} in the forward pass"
 
 
 def _result(pending: Pending[StepResult]) -> StepResult:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from core.api.descriptors import AttentionRequest, AttentionSpec
 from core.api.errors import ConfigError
 from core.api.shapes import ModelShape
-from core.api.verdict import Verdict
+from core.api.verdict import ProbeResult, Verdict
 from core.plugins.drivers import Candidate
 from core.plugins.foundation import Foundation, refined
 from core.plugins.kinds import ATTENTION
@@ -33,6 +33,13 @@ def block_size_of(given: int | None, preferred: int, shape: ModelShape) -> int:
     return given
 
 
+def attention_verdict(candidate: Candidate, request: AttentionRequest, probe: ProbeResult) -> Verdict:
+    """Return what speaks against a backend: its data, then what its own function says of the device."""
+    spec = candidate.spec(AttentionSpec)
+    verdict = request.check(spec)
+    return refined(candidate, spec.refine, request, probe) if verdict.ok else verdict
+
+
 def choose_attention(
     selector: Selector, name: str | None, base: Foundation, *, dtype: str, kv_dtype: str, block_size: int
 ) -> Candidate:
@@ -55,9 +62,7 @@ def choose_attention(
     )
 
     def check(candidate: Candidate) -> Verdict:
-        spec = candidate.spec(AttentionSpec)
-        verdict = request.check(spec)
-        return refined(candidate, spec.refine, request, base.probe) if verdict.ok else verdict
+        return attention_verdict(candidate, request, base.probe)
 
     heads = " and ".join(str(size) for size in sorted(request.sizes))
     subject = f"{request.device_type}, head_dim {heads}, {dtype}, kv {kv_dtype}, block {block_size}"

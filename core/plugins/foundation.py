@@ -14,7 +14,11 @@ from core.plugins.tasks import ChosenTask
 
 @dataclass(slots=True)
 class Foundation:
-    """What is settled first, and what everything else follows from."""
+    """What is settled first, and what everything else follows from.
+
+    Attributes:
+        index: Which of the platform's devices; `probe` is what was found of it.
+    """
 
     platform: Candidate
     probe: ProbeResult
@@ -25,6 +29,7 @@ class Foundation:
     checkpoint: CheckpointInfo
     model: Candidate
     shape: ModelShape
+    index: int = 0
 
     @property
     def device(self) -> str:

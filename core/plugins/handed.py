@@ -29,6 +29,7 @@ GRAPH = Contract("facets:Graph")
 REPLAYABLE = Contract("attention:Replayable")
 QUEUE = Contract("platform:Queue")
 STREAM = Contract("platform:Stream")
+UPLOADS = Contract("platform:Uploads")
 WEIGHT_TENSOR = Contract("weights:WeightTensor")
 
 

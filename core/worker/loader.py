@@ -24,14 +24,16 @@ from core.worker.assembly import tapped
 from core.worker.loading.fill import WeightFiller
 from core.worker.loading.names import NameMap
 from core.worker.loading.scales import aliases, scale_groups
+from core.worker.loading.uploaded import uploaded
 from core.worker.memory import gib
 
 if TYPE_CHECKING:
     from core.api.attention import AttentionBackend, Replayable
-    from core.api.descriptors import AttentionSpec, KernelSpec, ModelSpec, WeightLoaderSpec
+    from core.api.descriptors import AttentionSpec, KernelSpec, ModelSpec, QuantSpec, WeightLoaderSpec
     from core.api.kernels import KernelRequest
     from core.api.kvspecs import KVSpec
     from core.api.models import Model
+    from core.api.platform import Uploads
     from core.api.verdict import ProbeResult, Verdict
     from core.api.weights import CheckpointReader, WeightTensor
     from core.config.resolved import EngineConfig
@@ -52,6 +54,9 @@ _KV_DTYPES = _DTYPES | {
 }
 
 _LOADERS = "core.weight_loaders"
+
+PLAIN = "none"
+"""Method of checkpoints whose weights are not quantized."""
 
 _SCALED = frozenset({"float8_e4m3fn", "float8_e5m2"})
 """Caches that a checkpoint's scales are for; int8 has a scale for each token."""
@@ -148,6 +153,10 @@ def _layout(found: object) -> KVLayout:
     return found
 
 
+def _none() -> None:
+    """Return nothing: torch copies the weights."""
+
+
 def load_model(
     config: EngineConfig,
     active: ActivePlugins,
@@ -155,12 +164,14 @@ def load_model(
     progress: Callable[[int, int], None],
     *,
     check: Callable[[LoadedModel], object] | None = None,
+    uploads: Callable[[], Uploads | None] = _none,
 ) -> LoadedModel:
     """Build the model on `device` and stream its weights in, one checkpoint tensor at a time.
 
     Args:
         progress: Called with bytes read so far and in all.
         check: Called with the model before any weight is read; what it raises ends the loading.
+        uploads: Returns what brings plain weights to the device, if the platform has something for that.
 
     Raises:
         CheckpointError: The checkpoint is not what its configuration says (see `LoadedModel.reload`).
@@ -175,13 +186,21 @@ def load_model(
             return loaded
         meter = _Meter(config.checkpoint.num_bytes, progress)
         owner = _owner(config.plan, _LOADERS)
-        loaded.reload(_tensors(active, owner, Path(path), meter.add))
+        tensors = _tensors(active, owner, Path(path), meter.add)
+        way = uploads() if _stays_plain(config, active) else None
+        loaded.reload(tensors if way is None else uploaded(tensors, way))
     except CheckpointError as error:  # layers do not know from which files they are filled
         told = error.within(path)
         if told is error:
             raise
         raise told from error
     return loaded
+
+
+def _stays_plain(config: EngineConfig, active: ActivePlugins) -> bool:
+    """Say whether the weights are plain, and nothing rounds them while they load: what packs them works on the host."""
+    spec = cast("QuantSpec", active.spec("core.quantization"))
+    return config.checkpoint.quantization == PLAIN and not spec.needs_request(PLAIN)
 
 
 def _tensors(active: ActivePlugins, owner: str, path: Path, report: Callable[[int], None]) -> Iterator[WeightTensor]:

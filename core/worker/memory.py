@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import ceil
 
 import numpy as np
 
@@ -102,14 +103,14 @@ def plan_kv(options: KVOptions, demand: KVDemand, memory: MemorySnapshot, *, unr
     """Decide the number of KV blocks.
 
     Args:
-        memory: As it is now; with a `peak`, the cache gets its part of what is left beside that.
+        memory: As it is now; see `share`.
         unread: Bytes that weights will take, which are not read yet.
 
     Raises:
         ConfigError: `kv_memory` is not a size.
         EngineError: Not even one request of the longest length fits; one of a single block, where it may be lowered.
     """
-    num_blocks, reason = _wanted(options, demand, _free(memory, unread), peak=memory.peak > 0)
+    num_blocks, reason = _wanted(options, demand, memory, unread)
     longest = demand.longest(num_blocks) if demand.shortens else demand.max_model_len
     needed = replace(demand, max_model_len=max(1, longest))
     columns, room = needed.columns, max(0, num_blocks - NULL_BLOCKS)
@@ -122,11 +123,23 @@ def plan_kv(options: KVOptions, demand: KVDemand, memory: MemorySnapshot, *, unr
 
 def holds_all(options: KVOptions, demand: KVDemand, memory: MemorySnapshot, *, unread: int = 0) -> bool:
     """Return whether the cache holds whatever all rows together could use. Arguments and errors as for `plan_kv`."""
-    return _wanted(options, demand, _free(memory, unread), peak=memory.peak > 0)[0] >= demand.most_blocks
+    return _wanted(options, demand, memory, unread)[0] >= demand.most_blocks
 
 
-def _free(memory: MemorySnapshot, unread: int) -> int:
-    return max(0, memory.total - memory.peak if memory.peak else memory.free - unread)
+def share(fraction: float, memory: MemorySnapshot, unread: int = 0) -> tuple[int, str]:
+    """Return the bytes that a fraction of memory leaves for keys, values and states, and how they come about.
+
+    With a `peak` the fraction is one of all memory, of which weights and steps have taken theirs; else of what is free.
+
+    Args:
+        unread: Bytes that will be taken, and are not yet.
+    """
+    if not memory.peak:
+        free = max(0, memory.free - unread)
+        return int(free * fraction), f"memory_fraction {fraction:g} of {gib(free)} free"
+    whole = ceil(memory.total * fraction)
+    taken = f"of which weights and a step take {gib(memory.peak)}"
+    return max(0, whole - memory.peak), f"memory_fraction {fraction:g} of {gib(memory.total)} is {gib(whole)}, {taken}"
 
 
 def _too_small(budget: KVBudget, needed: KVDemand, memory: MemorySnapshot, unread: int) -> EngineError:
@@ -142,7 +155,7 @@ def _too_small(budget: KVBudget, needed: KVDemand, memory: MemorySnapshot, unrea
     )
 
 
-def _wanted(options: KVOptions, demand: KVDemand, free: int, *, peak: bool) -> tuple[int, str]:
+def _wanted(options: KVOptions, demand: KVDemand, memory: MemorySnapshot, unread: int) -> tuple[int, str]:
     if options.num_blocks is not None:
         return options.num_blocks, "num_blocks"
     if not demand.bytes_per_block:
@@ -150,8 +163,7 @@ def _wanted(options: KVOptions, demand: KVDemand, free: int, *, peak: bool) -> t
     if options.kv_memory is not None:
         size, reason = _configured(options.kv_memory), f"kv_memory {options.kv_memory}"
     else:
-        size = int(free * options.memory_fraction)
-        reason = f"memory_fraction {options.memory_fraction:g} of {gib(free)} {'beside a step' if peak else 'free'}"
+        size, reason = share(options.memory_fraction, memory, unread)
     fitting = size // demand.bytes_per_block
     if fitting > demand.most_blocks:
         return demand.most_blocks, f"all that {demand.max_num_seqs} requests of {demand.max_model_len} tokens can use"

@@ -11,7 +11,7 @@ import torch
 from core.api.errors import EngineError
 from core.tasks import engine_half
 from core.worker.allocate import zeros
-from core.worker.memory import gib
+from core.worker.memory import gib, share
 
 if TYPE_CHECKING:
     import numpy as np
@@ -108,7 +108,7 @@ def plan_states(
     """Decide for how many rows there is memory: for all that may run, or as many as fit into half of what is free.
 
     Args:
-        memory: As it is now; with a `peak`, of what is left beside that.
+        memory: As it is now; see `share`.
         unread: Bytes that weights will take, which are not read yet.
         padding: As of `StatePlan`.
 
@@ -120,7 +120,7 @@ def plan_states(
     if not states:
         return StatePlan((), wanted, 0)
     free = max(0, memory.total - memory.peak if memory.peak else memory.free - unread)
-    usable = free * config.options.kv.memory_fraction
+    usable, _ = share(config.options.kv.memory_fraction, memory, unread)
     fitting = int(usable * MOST) // row_bytes - padding
     if fitting < 1:
         raise EngineError(

@@ -38,10 +38,16 @@ class Transfers:
     def upload(self, array: np.ndarray) -> Tensor:
         """Return an array on the device, without waiting; on a host platform in the same memory.
 
-        The array must not be written again: the device may read it later.
+        Where there is no queue the array must not be written again: it is the tensor, or is read later.
         """
         tensor = torch.from_numpy(array)
-        return tensor.to(self.device, non_blocking=True) if self.apart else tensor
+        if self.queue is None:
+            return tensor.to(self.device, non_blocking=True) if self.apart else tensor
+        # Copies from other memory than pinned one may wait for everything that was enqueued before.
+        memory = self.pinned(-(-array.nbytes // 8)).view(torch.uint8)[: array.nbytes]
+        staged = memory.view(tensor.dtype).view(array.shape)
+        staged.numpy()[...] = array
+        return staged.to(self.device, non_blocking=True)
 
     def fetch(self, tensors: Sequence[Tensor]) -> Pending[list[np.ndarray]]:
         """Return `tensors` as arrays, once the device is so far; on a host platform in the same memory."""

@@ -13,17 +13,18 @@ from torch import Tensor
 
 from core import phases
 from core.api.errors import EngineError, PluginError
-from core.api.platform import Pending, Platform, Stream
+from core.api.platform import Pending, Platform, Stream, Uploads
 from core.api.weights import WeightManifest
 from core.config.resolved import EngineConfig
 from core.engine.profile import Profile, untimed
 from core.engine.step import StepPlan, StepResult, WorkerInfo
 from core.plugins.drivers import describe
-from core.plugins.handed import QUEUE, STREAM, Handed
+from core.plugins.handed import QUEUE, STREAM, UPLOADS, Handed
 from core.tasks import worker_half
 from core.trim import trim
 from core.worker.assembly import bind_worker_halves, check_taps, joined_calls, worker_stages
 from core.worker.capture import graphs_for, pads
+from core.worker.exhausted import EXHAUSTED, exhausted
 from core.worker.graphs import GraphedForward
 from core.worker.guarded import GuardedBackend, GuardedModel
 from core.worker.kvcache import CachePlan, plan_cache, small_cache
@@ -96,11 +97,18 @@ class Worker:
             self._platform.bind(options.runtime.threads_bind)
             planned, given = self._active.planned("core.platforms"), options.runtime
             device = self._active.guard(
-                planned, "open()", self._platform.open, threads=given.threads, seed=options.model.seed, index=0
+                planned,
+                "open()",
+                self._platform.open,
+                threads=given.threads,
+                seed=options.model.seed,
+                index=self._config.device_index,
             )
             self._transfers = self._meet(device)
         with self._phase("weights"):
-            self._loaded = load_model(self._config, self._active, device, self._on_progress, check=self._check)
+            self._loaded = load_model(
+                self._config, self._active, device, self._on_progress, check=self._check, uploads=self._uploads
+            )
             self._device = device.type
             self._tell_loaded()
             trim()
@@ -139,8 +147,14 @@ class Worker:
 
         Where the device has a queue everything is enqueued then, and `result` waits for the device alone; elsewhere the
         step is done.
+
+        Raises:
+            EngineError: CORE-E128, the memory of the device does not suffice for the step.
         """
-        return self._runner.begin(plan, late)
+        try:
+            return self._runner.begin(plan, late)
+        except EXHAUSTED as error:
+            raise exhausted(self._platform, plan, error) from error
 
     def execute(self, plan: StepPlan, late: Late | None = None) -> StepResult:
         """Run one step and wait for it. As `begin`."""
@@ -180,6 +194,12 @@ class Worker:
         # The engine launches `overlap_depth` steps ahead of the one that it waits for; one more is being written.
         areas = self._config.options.scheduler.overlap_depth + 2
         return Transfers(device, self._platform.apart, queue, areas)
+
+    def _uploads(self) -> Uploads | None:
+        """Return what brings the checkpoint's weights to the device."""
+        planned = self._active.planned("core.platforms")
+        uploads = self._active.guard(planned, "uploads()", self._platform.uploads)
+        return None if uploads is None else Handed(planned.owner).fit("uploads()", uploads, UPLOADS)
 
     def _bind_plugins(self) -> None:
         """Import what is made into objects late, so that a mistake in one is told before the weights are read."""

@@ -148,7 +148,7 @@ ABSENT = """
 from core.api import PlatformSpec
 
 SPEC = PlatformSpec(
-    name="broken", impl="PKG.platform:Platform", api=2, summary="s", device_type="xpu", probe="PKG.probe:probe",
+    name="broken", impl="PKG.platform:Platform", api=2, summary="s", device_type="hpu", probe="PKG.probe:probe",
     dtypes=("float32",),
 )
 """
@@ -173,7 +173,7 @@ def test_a_platform_without_its_device_is_said_not_to_have_run(absent, ordinary)
         [sys.executable, "-c", code, *arguments], cwd=ordinary, capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 0, done.stdout
-    because = "no installed platform finds a device of type xpu here (platform 'broken': no card)"
+    because = "no installed platform finds a device of type hpu here (platform 'broken': no card)"
     assert f"    not run, because {because}: L2, a_declared_accelerator_is_here" in done.stdout
     assert "    not run, because it does not declare the CPU" in done.stdout
     (plugin,) = json.loads((ordinary / "r.json").read_text())["plugins"]

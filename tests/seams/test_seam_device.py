@@ -118,20 +118,19 @@ def test_a_staging_area_that_is_used_again_too_early_changes_tokens(plugins, two
     assert any(two(platform="fake", overlap_depth=2)[0] != due for _ in range(6))
 
 
-def test_an_array_that_is_uploaded_and_written_again_changes_tokens(plugins, two, monkeypatch):
+def test_an_array_that_was_uploaded_may_be_written_again(plugins, two, monkeypatch):
+    """It is copied to pinned memory of its own: from any other a device may wait for all that was enqueued before."""
     plugins("fake_device")
     due, _, _ = two(platform="cpu")
 
     def reused(self, array):
-        if array.dtype != np.int64 or array.ndim != 1:
-            return upload(self, array)
         own = array.copy()
         there = upload(self, own)
         own.fill(0)
         return there
 
     monkeypatch.setattr(Transfers, "upload", reused)
-    assert two(platform="fake", overlap_depth=2)[0] != due
+    assert two(platform="fake", overlap_depth=2)[0] == due
 
 
 def test_nothing_waits_between_the_logits_and_the_tokens(plugins, two):
@@ -191,8 +190,10 @@ def test_the_cache_is_a_part_of_what_the_widest_step_leaves(plugins, two, monkey
     assert facts["kv cache"].endswith("(all that 3 requests of 32 tokens can use)")
     monkeypatch.setattr("core.testing.fakedevice.platform.TOTAL", 2**20)
     _, facts, _ = two(platform="fake", num_blocks=None, memory_fraction=0.5)
-    assert facts["kv cache"].endswith("(memory_fraction 0.5 of 0.00 GiB beside a step)")
-    blocks = int(2**20 * 3 / 4 * 0.5) // (3 * 2 * 16 * 2 * 16 * 4)
+    assert facts["kv cache"].endswith(
+        "(memory_fraction 0.5 of 0.00 GiB is 0.00 GiB, of which weights and a step take 0.00 GiB)"
+    )
+    blocks = int(2**20 / 2 - 2**20 / 4) // (3 * 2 * 16 * 2 * 16 * 4)
     assert f"{blocks} blocks" in facts["kv cache"]
 
 

@@ -151,7 +151,8 @@ def _kv_size(config: EngineConfig) -> str:
     kv = config.options.kv
     if kv.num_blocks is not None:
         return f"{kv.num_blocks} blocks"
-    return kv.kv_memory or f"{kv.memory_fraction:.0%} of free memory"
+    whole = "the device's" if config.probe.has("own_memory") else "free"
+    return kv.kv_memory or f"{kv.memory_fraction:.0%} of {whole} memory"
 
 
 def _by(choice: object) -> str:

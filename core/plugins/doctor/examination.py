@@ -10,16 +10,18 @@ from pathlib import Path, PurePath
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from core.api.descriptors import Descriptor
+from core.api.descriptors import Descriptor, PlatformSpec
 from core.api.errors import PluginError
+from core.api.patches import Finding
 from core.plugins.catalog import Entry
 from core.plugins.contracts import check_contract
 from core.plugins.doctor.messages import Fault, Job, Report
-from core.plugins.drivers import LoadFailure, load_descriptors, load_impl, objects_of
+from core.plugins.drivers import Candidate, LoadFailure, load_descriptors, load_impl, objects_of
 from core.plugins.files import open_files
 from core.plugins.hooks import Hooks
 from core.plugins.kinds import HOOKS_GROUP
 from core.plugins.options import settled_options
+from core.plugins.platforms import probed
 
 if TYPE_CHECKING:
     from core.plugins.doctor.child import Glance
@@ -76,6 +78,23 @@ def _driver(entry: Entry, report: Report) -> None:
     for candidate in candidates:
         report.elsewhere = any(_package(path) != _package(entry.value) for path in objects_of(candidate.descriptor))
         report.faults += _implementation(entry, candidate.descriptor)
+        if isinstance(candidate.descriptor, PlatformSpec) and not report.faults:
+            _probe(candidate, report)
+
+
+def _probe(platform: Candidate, report: Report) -> None:
+    """Ask a platform for its device; that there is none here is no fault."""
+    try:
+        found = probed(platform)
+    except PluginError as error:
+        report.faults.append(Fault(code=error.code, reason=_reason(error), hint=error.hint))
+        return
+    for index in range(max(1, found.count)):
+        device = found.of(index) if found.count else found
+        if not device.available:
+            which = f" (device {index})" if found.count else ""
+            told = f"not here{which}, because: {device.reason or 'the probe does not say'}"
+            report.told.append(Finding(level="ok", message=told))
 
 
 def _implementation(entry: Entry, descriptor: Descriptor) -> Iterable[Fault]:

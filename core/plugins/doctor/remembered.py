@@ -25,7 +25,7 @@ from core.api.errors import PluginError
 from core.plugins.catalog import Entry
 from core.plugins.code import code_digest
 from core.plugins.doctor.finding import Finding
-from core.plugins.kinds import HOOKS_GROUP, KINDS
+from core.plugins.kinds import HOOKS_GROUP, KINDS, PLATFORM
 from core.plugins.known import normalise
 
 log = logging.getLogger(__name__)
@@ -81,7 +81,7 @@ class Remembered:
 
     def _key(self, entry: Entry) -> str | None:
         """Return a digest of what the findings depend on; None if that cannot be told."""
-        if entry.group == HOOKS_GROUP or entry.group not in KINDS:
+        if entry.group in (HOOKS_GROUP, PLATFORM.group) or entry.group not in KINDS:
             return None
         code = [self._digest(name) for name in self._of(entry.dist)]
         if None in code:

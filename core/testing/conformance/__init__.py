@@ -13,6 +13,7 @@ from core.testing.conformance.device_samples import (
     LogitsSample,
     ReferenceDevice,
     RoundingSample,
+    StandInRuntime,
 )
 from core.testing.conformance.kit import run
 from core.testing.conformance.outcome import Level, Outcome
@@ -57,6 +58,7 @@ __all__ = [
     "RouteSample",
     "Sample",
     "SourceSample",
+    "StandInRuntime",
     "ToolServerSample",
     "TransferSample",
     "quantized_sample",

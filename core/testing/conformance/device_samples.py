@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from core.api.attention import AttentionLayer, AttentionSite
+    from core.api.platform import Platform
     from core.api.quantization import LayerSite
     from core.testing.conformance.tools.ops import Maker
 
@@ -127,3 +128,20 @@ class ReferenceDevice(Sample):
     """
 
     device: str = "cpu"
+
+
+@dataclass(frozen=True)
+class StandInRuntime(ReferenceDevice):
+    """A platform's runtime over a device that stands in, for level L1 where its own is absent.
+
+    Attributes:
+        runtime: Makes the runtime; what it opens is a device of the type `device`.
+    """
+
+    runtime: Callable[[], Platform] | None = None
+
+    def made(self) -> Platform:
+        """Make the runtime. Raises `TypeError` if the sample has none."""
+        if self.runtime is None:
+            raise TypeError("a StandInRuntime needs its runtime")
+        return self.runtime()

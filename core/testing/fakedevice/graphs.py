@@ -41,7 +41,7 @@ class RecordingGraphs(GraphFacet):
     def capture(self, forward: Forward, step: StepInputs) -> RecordedGraph:
         """Record a forward pass; nothing of it is carried out."""
         work: list[Work] = []
-        with Deferred(work.append, _refuse, Shapes()):
+        with Deferred(work.append, refuse, Shapes()):
             out = forward(step)
         self.captured.append(len(out))
         return RecordedGraph(self, work, out)
@@ -64,5 +64,6 @@ class RecordedGraph:
         return self._out
 
 
-def _refuse() -> None:
+def refuse() -> None:
+    """Refuse to wait while a graph is captured."""
     raise RuntimeError("the host waits for the device while a graph is captured")

@@ -63,6 +63,10 @@ class LateQueue:
     def wait(self) -> None:
         """Carry out everything, because the host cannot go on without."""
         self.waits += 1
+        self.finish()
+
+    def finish(self) -> None:
+        """Carry out everything, without counting it: the device is waited for on purpose."""
         with self._lock:
             self.reach(self._enqueued)
 

@@ -7,7 +7,7 @@ import pytest
 from core.api.errors import ConfigError, EngineError
 from core.api.platform import MemorySnapshot
 from core.config.resolved import KVOptions
-from core.worker.memory import KVDemand, plan_kv
+from core.worker.memory import KVDemand, plan_kv, share
 
 GIB, MIB = 2**30, 2**20
 DEMAND = KVDemand(bytes_per_block=MIB, block_size=16, max_model_len=1000, max_num_seqs=64)
@@ -78,3 +78,24 @@ def test_a_size_that_is_none_is_refused(text):
     with pytest.raises(ConfigError, match="CORE-C120") as failure:
         blocks(kv_memory=text)
     assert repr(text) in str(failure.value)
+
+
+@pytest.mark.covers("PLAT-04")
+@pytest.mark.parametrize(("fraction", "whole"), [(0.9, 15461882266), (0.5, 8 * GIB), (0.3, 0)])
+def test_a_fraction_counts_against_all_memory_where_the_peak_of_a_step_is_known(fraction, whole):
+    """`ceil(total * fraction)`, of which weights and the widest step have taken theirs."""
+    memory = MemorySnapshot(total=16 * GIB, free=9 * GIB, peak=6 * GIB)
+    size, reason = share(fraction, memory)
+    assert type(size) is int and size == max(0, whole - 6 * GIB)
+    assert reason.startswith(f"memory_fraction {fraction:g} of 16.00 GiB is ")
+    assert reason.endswith("GiB, of which weights and a step take 6.00 GiB")
+
+
+@pytest.mark.covers("PLAT-04")
+def test_too_little_is_left_beside_weights_and_a_step():
+    memory = MemorySnapshot(total=16 * GIB, free=9 * GIB, peak=15 * GIB)
+    with pytest.raises(EngineError) as refused:
+        plan_kv(KVOptions(memory_fraction=0.9), DEMAND, memory)
+    text = str(refused.value)
+    assert "memory_fraction 0.9 of 16.00 GiB is 14.40 GiB, of which weights and a step take 15.00 GiB" in text
+    assert "9.00 GiB of 16.00 GiB memory is free" in text and "--memory-fraction" in text

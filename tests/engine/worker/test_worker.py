@@ -140,7 +140,7 @@ def make_worker(monkeypatch, make_bench):
     """`make_worker(groups=..., num_blocks=...)` -> a worker over the tiny model, not started."""
     LOG.clear()
 
-    def load_model(config, active, device, progress, *, check):
+    def load_model(config, active, device, progress, *, check, uploads):
         backend = TorchSdpaBackend(AttentionContext(device, torch.float32, torch.float32, config.block_size))
         model = type(make_bench().model)(backend)
         reload = lambda tensors: LOG.append(("reload", list(tensors)))  # noqa: E731
@@ -170,6 +170,7 @@ def make_worker(monkeypatch, make_bench):
             shortened=lambda longest: SimpleNamespace(**{**vars(config), "max_model_len": longest}),
             options=Options(kv=KVOptions(num_blocks=num_blocks), scheduler=SchedulerOptions(max_num_seqs=4)),
             block_size=4,
+            device_index=0,
             step_tokens=2048,
             max_model_len=max_model_len,
             shape=SimpleNamespace(vocab_size=VOCAB),
@@ -214,13 +215,13 @@ def test_a_model_without_logits_generates_nothing(make_worker, monkeypatch, task
     worker = make_worker(groups={"core.models"}, task=task)
     planned = worker_module.load_model
 
-    def load_model(*arguments, check):
+    def load_model(*arguments, check, uploads):
         def checked(loaded):
             loaded.model = SimpleNamespace()
             check(loaded)
             raise LookupError("checked")
 
-        planned(*arguments, check=checked)
+        planned(*arguments, check=checked, uploads=uploads)
 
     monkeypatch.setattr(worker_module, "load_model", load_model)
     with pytest.raises(PluginError if task == "generate" else LookupError) as failure:

@@ -45,6 +45,7 @@ PLACE = re.compile(
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]+")
 FOREIGN = {  # flags of pip, pytest, cmake, node and of this repository's tools; what every command has; one of vLLM's
     *("--no-deps", "--no-build-isolation", "--force-reinstall", "--find-links", "--build", "--test"),
+    *("--index-url", "--extra-index-url"),
     *("--core-plugin-conformance", "--core-conformance-report", "--core-conformance-level"),
     *("--emulator", "--processor", "--cold", "--streams", "--tokens", "--rows", "--update", "--check"),
     *(

@@ -103,8 +103,8 @@ def refusal(catalogue, **sections):
 @pytest.mark.parametrize(
     ("option", "name", "said"),
     [
-        ("platform", "rocm", "'rocm' is planned as core-plugin-rocm (AMD GPUs): not released yet."),
-        ("platform", "gpu", "core-plugin-cuda (NVIDIA GPUs) or core-plugin-rocm (AMD GPUs) or core-plugin-xpu"),
+        ("platform", "rocm", "'rocm' comes with core-plugin-rocm (AMD GPUs): `pip install core-plugin-rocm`."),
+        ("platform", "gpu", "There is no 'gpu': --platform takes cuda (core-plugin-cuda, NVIDIA GPUs), rocm"),
         ("platform", "tpu", "No plugin for Google TPUs is released or planned."),
         ("platform", "cpuu", "Did you mean 'cpu'?"),
         ("quantization", "cpu_dense", "--kernel linear=cpu_dense_linear,lookup=cpu_dense_lookup"),
@@ -134,7 +134,7 @@ def refusal(catalogue, **sections):
     ],
 )
 def test_a_known_name_leads_to_its_distribution_and_a_slip_to_the_nearest(option, name, said):
-    catalogue = without("core-plugin-awq", "core-plugin-hermes", "core-plugin-ollama")
+    catalogue = without("core-plugin-awq", "core-plugin-hermes", "core-plugin-ollama", "core-plugin-rocm")
     error = refusal(catalogue, select={option: name})
     assert error.code == "CORE-P101"
     assert said in error.hint
@@ -229,11 +229,11 @@ CPU += "`pip install core-plugin-cpu`."
     [
         ([], [], ""),
         ([("0x030000", "0x1234"), ("0x020000", "0x8086")], [], ""),  # an emulated screen, a network card
-        ([("0x030200", "0x10de")], [], "an NVIDIA GPU: 'cuda' is planned as core-plugin-cuda"),
-        ([], ["dev/nvidiactl"], "an NVIDIA GPU: 'cuda' is planned as core-plugin-cuda"),
-        ([("0x120000", "0x1002")], [], "an AMD GPU: 'rocm' is planned as core-plugin-rocm"),
-        ([], ["dev/kfd"], "an AMD GPU: 'rocm' is planned as core-plugin-rocm"),
-        ([("0x038000", "0x8086")], [], "an Intel GPU: 'xpu' is planned as core-plugin-xpu"),
+        ([("0x030200", "0x10de")], [], "an NVIDIA GPU: 'cuda' comes with core-plugin-cuda"),
+        ([], ["dev/nvidiactl"], "an NVIDIA GPU: 'cuda' comes with core-plugin-cuda"),
+        ([("0x120000", "0x1002")], [], "an AMD GPU: 'rocm' comes with core-plugin-rocm"),
+        ([], ["dev/kfd"], "an AMD GPU: 'rocm' comes with core-plugin-rocm"),
+        ([("0x038000", "0x8086")], [], "an Intel GPU: 'xpu' comes with core-plugin-xpu"),
     ],
 )
 def test_without_a_platform_the_machines_devices_say_what_to_install(tmp_path, devices, files, seen):
@@ -251,7 +251,7 @@ def test_a_device_that_cannot_be_read_is_passed_over(tmp_path):
 
 @pytest.mark.covers("PLAT-01")
 def test_a_start_without_platform_names_the_one_for_this_machine():
-    error = refusal(without("core-plugin-cpu"))
+    error = refusal(without("core-plugin-cpu", "core-plugin-cuda", "core-plugin-rocm", "core-plugin-xpu"))
     assert (error.code, error.message) == ("CORE-P202", "no platform is installed, or every one is disabled.")
     assert error.hint.endswith(CPU)
 

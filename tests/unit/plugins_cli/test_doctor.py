@@ -170,6 +170,57 @@ def test_a_plugin_may_report_by_itself(site, core):
     assert status == 1 and found["error", "CORE-P129"]["cause"] == "it says: no card"
 
 
+NPU_MANIFEST = """
+from core.api.descriptors import PlatformSpec
+NPU = PlatformSpec(name='npu', impl='npu_mod:Npu', api=2, summary='An NPU', device_type='cpu', probe='npu_mod:probe',
+                   dtypes=('float32',))
+"""
+NPU_MODULE = """
+from core.api.platform import Platform
+from core.api.verdict import ProbeResult
+def probe():
+    {probe}
+class Npu(Platform):
+    def open(self, *, threads, seed, index): ...
+    def memory(self): ...
+    def stream(self): ...
+    def describe(self): ...
+    def close(self): ...
+"""
+
+
+@pytest.mark.covers("PLAT-01")
+@pytest.mark.parametrize(
+    ("probe", "status", "level", "code", "told"),
+    [
+        ("return ProbeResult(available=True)", 0, None, None, None),
+        (
+            "return ProbeResult(available=False, reason='no card')",
+            0,
+            "note",
+            "CORE-P129",
+            "it says: not here, because: no card",
+        ),
+        (
+            "old = ProbeResult(available=False, reason='too old')\n"
+            "    return ProbeResult(available=True, devices=(ProbeResult(available=True), old))",
+            0,
+            "note",
+            "CORE-P129",
+            "it says: not here (device 1), because: too old",
+        ),
+        ("return 1 / 0", 1, "error", "CORE-P108", "npu_mod:probe raised ZeroDivisionError"),
+    ],
+    ids=["here", "absent", "one of two", "raising"],
+)
+def test_a_platform_says_why_its_device_is_not_here(site, core, probe, status, level, code, told):
+    modules = {"npu_manifest": NPU_MANIFEST, "npu_mod": NPU_MODULE.format(probe=probe)}
+    site.install("npu", {"core.platforms": {"npu": "npu_manifest:NPU"}}, modules)
+    ended, found, _ = findings(core, "npu")
+    assert ended == status and len(found) == (level is not None)
+    assert level is None or told in found[level, code]["cause"]
+
+
 def test_an_unknown_kind_is_a_note(site, core):
     site.install("ahead", {"core.telepathy": {"x": "ahead_mod:X"}}, {"ahead_mod": "X = 1"})
     status, found, _ = findings(core, "ahead")

@@ -1,0 +1,86 @@
+"""Captured steps: one pool of memory for all of them, the largest captured first."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from inspect import signature
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from core.api.facets import Forward, GraphFacet, StepShape
+from core_plugin_accelerator.options import SIZES
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from core.api.layers import StepInputs
+
+_CLASSES = ("CUDAGraph", "XPUGraph")
+
+
+def graph_class(module: Any) -> Any:
+    """Return a device module's class of graphs; None if this torch has none for the device."""
+    return next((getattr(module, name) for name in _CLASSES if hasattr(module, name)), None)
+
+
+class CapturedGraphs(GraphFacet):
+    """Steps of one token a row, captured for some numbers of rows while the engine starts.
+
+    Args:
+        rows: These numbers.
+    """
+
+    fixed = True
+
+    def __init__(self, module: Any, device: torch.device, rows: Sequence[int] = SIZES) -> None:
+        self._module, self._device = module, device
+        self._rows = sorted(set(rows))
+        self._pool: Any = None
+
+    def key(self, shape: StepShape) -> Hashable | None:
+        """Return nothing: what is captured is captured at the start."""
+        return None
+
+    def sizes(self, limits: StepShape) -> Sequence[StepShape]:
+        """Return the numbers of rows up to that of the largest step, and the largest if it is not far above."""
+        fitting = [rows for rows in self._rows if rows < limits.num_rows]
+        if limits.num_rows <= self._rows[-1]:
+            fitting.append(limits.num_rows)
+        return [StepShape(rows, rows, 1, limits.max_seq_len) for rows in fitting]
+
+    def capture(self, forward: Forward, step: StepInputs) -> CapturedGraph:
+        """Run the forward pass once as it is, so that kernels are compiled and libraries have their workspaces; then
+        capture it.
+        """
+        module, device = self._module, self._device
+        side, current = module.Stream(device), module.current_stream(device)
+        side.wait_stream(current)
+        with module.stream(side):
+            forward(step)
+        current.wait_stream(side)
+        if self._pool is None:
+            self._pool = module.graph_pool_handle()
+        graph = graph_class(module)()
+        with module.graph(graph, pool=self._pool, stream=side, **self._mode()):
+            out = forward(step)
+        return CapturedGraph(graph, out)
+
+    def _mode(self) -> dict[str, str]:
+        # Other threads of the process may wait for events, or ask for memory, while this one captures.
+        names = signature(self._module.graph).parameters
+        return {"capture_error_mode": "thread_local"} if "capture_error_mode" in names else {}
+
+
+class CapturedGraph:
+    """A captured forward pass, with the memory of its result."""
+
+    __slots__ = ("_graph", "_out")
+
+    def __init__(self, graph: Any, out: Tensor) -> None:
+        self._graph, self._out = graph, out
+
+    def replay(self, step: StepInputs) -> Tensor:
+        """Run it on what the memory of its step holds now; the result is overwritten by the next replay."""
+        self._graph.replay()
+        return self._out

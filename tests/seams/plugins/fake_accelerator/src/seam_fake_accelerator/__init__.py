@@ -1,0 +1,1 @@
+"""The fake device, run by the code that runs accelerators."""

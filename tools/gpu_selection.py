@@ -1,0 +1,255 @@
+"""Write docs/gpu-selection.md: which attention backend and which kernels each card gets, and why not the others.
+
+The cards are those of `tools/gpu_cards.toml`, described as their platforms' probes describe them; the plugins are those
+of this checkout; the choice is made by the code that makes it at every start. With `--check` nothing is written: exit
+status 1 means stale.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+import tomllib
+from collections.abc import Iterator, Sequence
+from functools import cache, partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from core_plugin_accelerator import found, points_of
+from core_plugin_accelerator.preferences import table
+
+from core.api import AttentionRequest, PlatformSpec, ProbeResult
+from core.api.errors import CoreError
+from core.api.kernels import OPS
+from core.plugins.attention import attention_verdict
+from core.plugins.catalog import Catalogue, Entry
+from core.plugins.foundation import KernelPlace
+from core.plugins.hooks import Hooks
+from core.plugins.kernels import plan_kernels
+from core.plugins.kinds import ATTENTION
+from core.plugins.report import SelectionReport
+from core.plugins.select import Selector
+
+_ROOT = Path(__file__).resolve().parent.parent
+_PAGE = _ROOT / "docs" / "gpu-selection.md"
+_PLATFORMS = ("cuda", "rocm", "xpu")
+_GIB = 2**30
+
+MODELS: dict[str, dict[str, Any]] = {
+    "Llama 3, Qwen3": {"head_dim": 128},
+    "Gemma 3 (windows)": {"head_dim": 256, "features": {"sliding_window"}},
+    "Gemma 2 (soft cap)": {"head_dim": 256, "features": {"sliding_window", "softcap"}},
+    "gpt-oss (sinks)": {"head_dim": 64, "features": {"sliding_window", "sinks"}},
+    "Llama 4 (chunks)": {"head_dim": 128, "features": {"chunked"}},
+    "MPT (ALiBi)": {"head_dim": 128, "features": {"alibi"}},
+    "DeepSeek V3 (latents)": {"head_dim": 192, "features": {"latent"}},
+    "DeepSeek V3.2 (picks)": {"head_dim": 192, "features": {"latent", "picks"}},
+    "Llama 3, float8 cache": {"head_dim": 128, "kv_dtype": "float8_e4m3fn"},
+}
+"""What models ask of a backend, besides bfloat16."""
+
+
+class Device(NamedTuple):
+    """A card, as a platform's probe describes it."""
+
+    platform: PlatformSpec
+    probe: ProbeResult
+
+    @property
+    def title(self) -> str:
+        """Name and architecture."""
+        return f"{self.probe.facts['name']} ({self.probe.facts['arch']})"
+
+
+def devices() -> list[Device]:
+    """Return every card of the table."""
+    listed = tomllib.loads((_ROOT / "tools" / "gpu_cards.toml").read_text())
+    return [_device(name, dict(row)) for name in _PLATFORMS for row in listed[name]]
+
+
+def _device(platform: str, row: dict[str, Any]) -> Device:
+    package = f"core_plugin_{platform}"
+    memory = row.pop("gib") * _GIB
+    given = {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
+    card = import_module(f"{package}.probe").card(memory=memory, **given)
+    spec = getattr(import_module(f"{package}.manifest"), platform.upper())
+    return Device(spec, found([card], {}, partial(points_of, package)))
+
+
+@cache
+def catalogue() -> Catalogue:
+    """Return the plugins of this checkout."""
+    entries = []
+    for path in sorted(_ROOT.glob("plugins/*/*/pyproject.toml")):
+        project = tomllib.loads(path.read_text())["project"]
+        for group, points in project.get("entry-points", {}).items():
+            entries += [
+                Entry(group, name, project["name"], project["version"], value) for name, value in points.items()
+            ]
+    return Catalogue(entries)
+
+
+def selector(device: Device) -> Selector:
+    """Return what chooses for a card."""
+    preferences = dict(device.platform.preferences) | dict(device.probe.preferences)
+    return Selector(catalogue(), Hooks(), preferences=preferences)
+
+
+def backend_for(device: Device, asked: dict[str, Any]) -> SelectionReport:
+    """Choose the attention backend of a model on a card; return the report, with an error if none can serve."""
+    request = AttentionRequest(
+        **{
+            "device_type": device.platform.device_type,
+            "dtype": "bfloat16",
+            "kv_dtype": "bfloat16",
+            "num_heads": 32,
+            "num_kv_heads": 8,
+            "block_size": device.platform.block_size,
+            **asked,
+        }
+    )
+    chooses = selector(device)
+    with contextlib.suppress(CoreError):  # the report has it
+        chooses.choose(ATTENTION, check=lambda one: attention_verdict(one, request, device.probe))
+    return chooses.reports[-1]
+
+
+def kernels_for(device: Device) -> dict[str, list[str]]:
+    """Return operation -> the kernels that layers may be given on a card, best first."""
+    place = KernelPlace(device.platform.device_type, "bfloat16", device.probe)
+    given: dict[str, list[str]] = {op: [] for op in sorted(OPS)}
+    for one in plan_kernels(selector(device), [], place):
+        if not one.reference_only:
+            given.setdefault(one.descriptor.to_dict()["op"], []).append(one.entry.name)
+    return given
+
+
+def page() -> str:
+    """Return the text of the page."""
+    every = devices()
+    return "\n".join(
+        [
+            "# What each GPU gets",
+            "",
+            "Written by `tools/gpu_selection.py` from the descriptors of this repository's distributions: the choice",
+            "that a start makes, for cards as their drivers describe them. It says what is chosen, not how fast it is:",
+            "[nothing has been measured on a card yet](benchmarks-gpu.md). How plugins are chosen:",
+            "[selection](selection.md). What a machine really gets: `core plugins why MODEL`.",
+            "",
+            "## Cards",
+            "",
+            *_cards(every),
+            "",
+            "## Attention, in bfloat16",
+            "",
+            *_attention(every),
+            "",
+            "### Why not the others",
+            "",
+            *_reasons(every),
+            "",
+            "## Operations, in bfloat16",
+            "",
+            "*Reference*: core's own form in plain torch. Sizes decide further when layers are built.",
+            "",
+            *_operations(every),
+            "",
+            "## What cards prefer",
+            "",
+            "Points that platforms give to other plugins (`preferences.toml`); what is not installed is not chosen.",
+            "",
+            *_preferences(),
+            "",
+        ]
+    )
+
+
+def _cards(every: Sequence[Device]) -> Iterator[str]:
+    yield "| card | platform | memory | features |"
+    yield "|---|---|---|---|"
+    for device in every:
+        probe = device.probe
+        features = ", ".join(f"`{name}`" for name in sorted(probe.features - {"own_memory", device.platform.name}))
+        memory = int(probe.facts["memory"]) // _GIB
+        yield f"| {device.title} | {device.platform.name} | {memory} GiB | {features} |"
+
+
+def _attention(every: Sequence[Device]) -> Iterator[str]:
+    yield f"| card | {' | '.join(MODELS)} |"
+    yield "|---|" + "---|" * len(MODELS)
+    for titles, cells in _alike(
+        [(device.title, [_chosen(device, asked) for asked in MODELS.values()]) for device in every]
+    ):
+        yield f"| {titles} | {' | '.join(cells)} |"
+
+
+def _chosen(device: Device, asked: dict[str, Any]) -> str:
+    report = backend_for(device, asked)
+    return "none" if report.chosen is None else f"`{report.chosen.entry.name}`"
+
+
+def _reasons(every: Sequence[Device]) -> Iterator[str]:
+    """Yield what speaks against each backend, those with the same reasons together."""
+    told: dict[tuple[str, str], list[str]] = {}
+    for device in every:
+        for model, asked in MODELS.items():
+            report = backend_for(device, asked)
+            for row in report.rows:
+                why = "; ".join(row.reasons) or "a lower score"
+                if row.state != "chosen":
+                    told.setdefault((row.name, why), []).append(f"{device.platform.name}: {model}")
+    yield "| backend | why not | for |"
+    yield "|---|---|---|"
+    for (name, why), where in sorted(told.items()):
+        yield f"| `{name}` | {why.replace('|', chr(92) + '|')} | {'; '.join(dict.fromkeys(where))} |"
+
+
+def _operations(every: Sequence[Device]) -> Iterator[str]:
+    given = [(device.title, kernels_for(device)) for device in every]
+    ops = sorted({op for _, kernels in given for op in kernels})
+    yield "| operation | kernels, best first | cards |"
+    yield "|---|---|---|"
+    for op in ops:
+        for titles, names in _alike([(title, kernels.get(op, [])) for title, kernels in given]):
+            yield f"| `{op}` | {', '.join(f'`{name}`' for name in names) or 'reference'} | {_shown(titles, every)} |"
+
+
+def _shown(titles: str, every: Sequence[Device]) -> str:
+    return "all" if titles.count(", ") + 1 == len({device.title for device in every}) else titles
+
+
+def _preferences() -> Iterator[str]:
+    yield "| platform | architectures | points | why |"
+    yield "|---|---|---|---|"
+    for name in _PLATFORMS:
+        for row in table(f"core_plugin_{name}"):
+            points = ", ".join(f"`{key.partition(':')[2]}` +{value}" for key, value in row.points.items())
+            yield f"| {name} | {', '.join(f'`{glob}`' for glob in row.arch)} | {points} | {row.why} |"
+
+
+def _alike(rows: Sequence[tuple[str, list[str]]]) -> list[tuple[str, list[str]]]:
+    """Return rows of titles and cells, those with the same cells as one."""
+    together: dict[tuple[str, ...], list[str]] = {}
+    for title, cells in rows:
+        together.setdefault(tuple(cells), []).append(title)
+    return [(", ".join(dict.fromkeys(titles)), list(cells)) for cells, titles in together.items()]
+
+
+def main() -> int:
+    """Write the page, or compare it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true")
+    text = page()
+    if parser.parse_args().check:
+        if not _PAGE.is_file() or _PAGE.read_text() != text:
+            print("docs/gpu-selection.md is stale: run tools/gpu_selection.py", file=sys.stderr)
+            return 1
+        return 0
+    _PAGE.write_text(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
