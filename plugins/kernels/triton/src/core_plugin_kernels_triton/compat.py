@@ -11,9 +11,11 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+# ruff: noqa: ANN001, ANN201, ANN202
+
 
 @triton.jit
-def _nothing():  # type: ignore[no-untyped-def]  # noqa: ANN202
+def _nothing():
     pass
 
 
@@ -22,7 +24,7 @@ INTERPRETED = tl.constexpr(not isinstance(_nothing, triton.JITFunction))
 
 
 @triton.jit
-def cast(x, dtype: tl.constexpr):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+def cast(x, dtype: tl.constexpr):
     """Return `x` in a float dtype of at least 16 bits, rounded to nearest even."""
     if INTERPRETED:
         y = _cast_interpreted(x, dtype)
@@ -32,7 +34,7 @@ def cast(x, dtype: tl.constexpr):  # type: ignore[no-untyped-def]  # noqa: ANN00
 
 
 @triton.jit
-def _cast_interpreted(x, dtype: tl.constexpr):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+def _cast_interpreted(x, dtype: tl.constexpr):
     y = x
     if x.dtype == tl.bfloat16:
         y = (x.to(tl.uint16, bitcast=True).to(tl.uint32) << 16).to(tl.float32, bitcast=True)
@@ -48,7 +50,7 @@ def _cast_interpreted(x, dtype: tl.constexpr):  # type: ignore[no-untyped-def]  
 
 
 @triton.jit
-def dot(a, b, acc):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+def dot(a, b, acc):
     """Return `acc + a @ b`: `a (M, K)` and `b (K, N)` of one float dtype, `acc (M, N)` float32."""
     if INTERPRETED:
         y = tl.dot(cast(a, tl.float32), cast(b, tl.float32), acc, input_precision="ieee")
@@ -58,7 +60,7 @@ def dot(a, b, acc):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
 
 
 @triton.jit
-def from_float8(x, E5M2: tl.constexpr):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+def from_float8(x, E5M2: tl.constexpr):
     """Return the values of bytes `x` (uint8) as float16, which has all of them. Formats: e5m2, else e4m3fn."""
     bits = x.to(tl.uint16)
     if E5M2:  # the upper half of a float16
@@ -70,7 +72,7 @@ def from_float8(x, E5M2: tl.constexpr):  # type: ignore[no-untyped-def]  # noqa:
 
 
 @triton.jit
-def to_float8(x, E5M2: tl.constexpr):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+def to_float8(x, E5M2: tl.constexpr):
     """Return the bytes (uint8) of float32 `x`, rounded to nearest even; what is too large becomes the largest."""
     # Below `least` values are multiples of one step, and a sum with `magic` is rounded to that step.
     if E5M2:

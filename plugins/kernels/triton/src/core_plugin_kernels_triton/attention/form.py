@@ -1,0 +1,94 @@
+"""What the kernels of one layer are compiled for, as numbers."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+
+from core.api.attention import AttentionSite
+from core_plugin_kernels_triton.attention.tiles import Tiles
+
+FLOAT8 = {torch.float8_e4m3fn: 1, torch.float8_e5m2: 2}
+
+
+class Form(NamedTuple):
+    """A layer's geometry, and its tiles. It crosses torch operations as a list of integers.
+
+    Attributes:
+        group: Heads of the queries for each of keys and values.
+        dim: Size of a head; `width` is the next power of two.
+        window, chunk: 0 for none.
+        capped: 1 with a soft cap.
+        alibi: 1: scores fall with the distance; 2: with its root.
+        float8: 1: a cache of e4m3fn; 2: of e5m2.
+        prompt_m, prompt_n: Queries times `group`, and keys, of a tile of prompts.
+        single_m, single_n: The same of rows with one token.
+        split: Fewest keys of a split of a row, a multiple of `single_n`.
+        splits: Most splits, a power of two.
+        prompt_warps, prompt_stages, single_warps, single_stages: As Triton takes them.
+    """
+
+    group: int
+    kv_heads: int
+    dim: int
+    width: int
+    block_size: int
+    window: int
+    chunk: int
+    capped: int
+    alibi: int
+    float8: int
+    prompt_m: int
+    prompt_n: int
+    prompt_warps: int
+    prompt_stages: int
+    single_m: int
+    single_n: int
+    single_warps: int
+    single_stages: int
+    split: int
+    splits: int
+
+    @property
+    def queries(self) -> int:
+        """Query positions of a tile of prompts."""
+        return self.prompt_m // self.group
+
+    def splits_of(self, length: int) -> int:
+        """Return how many splits rows of up to `length` tokens have at most."""
+        spans = [length, *(one + self.single_n for one in (self.window, self.chunk) if one)]
+        return min(self.splits, -(-min(spans) // self.split))
+
+
+def form_of(site: AttentionSite, block_size: int, kv_dtype: torch.dtype, tiles: Tiles) -> Form:
+    """Return the form of a layer."""
+    group = site.num_heads // site.num_kv_heads
+    least = max(16, power_of_two(group))  # products have at least 16 rows
+    return Form(
+        group=group,
+        kv_heads=site.num_kv_heads,
+        dim=site.head_dim,
+        width=max(16, power_of_two(site.head_dim)),
+        block_size=block_size,
+        window=site.window or 0,
+        chunk=site.chunk or 0,
+        capped=int(site.softcap is not None),
+        alibi=0 if site.slopes is None else 1 + site.rooted,
+        float8=FLOAT8.get(kv_dtype, 0),
+        prompt_m=max(tiles.prompt.m, least),
+        prompt_n=tiles.prompt.n,
+        prompt_warps=tiles.prompt.warps,
+        prompt_stages=tiles.prompt.stages,
+        single_m=least,
+        single_n=tiles.single.n,
+        single_warps=tiles.single.warps,
+        single_stages=tiles.single.stages,
+        split=tiles.split,
+        splits=tiles.splits,
+    )
+
+
+def power_of_two(size: int) -> int:
+    """Return the least power of two that is no smaller."""
+    return 1 << (size - 1).bit_length()
