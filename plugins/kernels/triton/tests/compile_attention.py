@@ -12,7 +12,7 @@ import triton
 from core_plugin_kernels_triton.attention.form import FLOAT8, form_of, power_of_two
 from core_plugin_kernels_triton.attention.prompts import prompt_kernel
 from core_plugin_kernels_triton.attention.singles import merge_kernel, single_kernel
-from core_plugin_kernels_triton.attention.store import ROWS, store_kernel
+from core_plugin_kernels_triton.attention.store import store_kernel
 from core_plugin_kernels_triton.attention.tiles import Tiles, _fitting
 from core_plugin_kernels_triton.tables import sizes
 from triton.backends.compiler import GPUTarget
@@ -55,14 +55,14 @@ def main(name, dtype, kv_dtype, head_dim):
     site = AttentionSite(0, 6, 2, head_dim, 1.0, window=100, softcap=1.0, sinks=True, slopes=(1.0,) * 6)
     table = sizes("attention", sections)
     row = power_of_two(head_dim) * dtype.itemsize
-    tiles = Tiles(_fitting(table["prompt"], row), _fitting(table["single"], row), table["split"], table["splits"])
+    tiles = Tiles(_fitting(table["prompt"], row), _fitting(table["single"], row), table["stored"], table["split"], table["splits"])
     f = form_of(site, 16, kv_dtype, tiles)
     kept = torch.uint8 if kv_dtype in FLOAT8 else kv_dtype
     pointers = {"kv": f"*{NAMES[kept]}", **dict.fromkeys(("q", "out", "k", "v"), f"*{NAMES[dtype]}")}
     constants = {
         **{"GROUP": f.group, "KV_HEADS": f.kv_heads, "HEAD_DIM": f.dim, "BLOCK_D": f.width, "BLOCK_SIZE": f.block_size},
         **{"WINDOW": f.window, "CHUNK": f.chunk, "CAPPED": f.capped, "ALIBI": f.alibi, "FLOAT8": f.float8, "SINKS": 1},
-        **{"SPLIT": f.split, "SPLITS": f.splits, "ROTARY": head_dim // 4 * 2, "PAIRS": False, "ROWS": ROWS},
+        **{"SPLIT": f.split, "SPLITS": f.splits, "ROTARY": head_dim // 4 * 2, "PAIRS": False, "ROWS": f.stored},
     }
     prompt = {**constants, "BLOCK_M": f.prompt_m, "BLOCK_N": f.prompt_n}
     single = {**constants, "BLOCK_M": f.single_m, "BLOCK_N": f.single_n}

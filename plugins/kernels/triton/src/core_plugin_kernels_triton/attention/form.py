@@ -24,6 +24,7 @@ class Form(NamedTuple):
         float8: 1: a cache of e4m3fn; 2: of e5m2.
         prompt_m, prompt_n: Queries times `group`, and keys, of a tile of prompts.
         single_m, single_n: The same of rows with one token.
+        stored: Heads of tokens that one program stores.
         split: Fewest keys of a split of a row, a multiple of `single_n`.
         splits: Most splits, a power of two.
         prompt_warps, prompt_stages, single_warps, single_stages: As Triton takes them.
@@ -47,6 +48,7 @@ class Form(NamedTuple):
     single_n: int
     single_warps: int
     single_stages: int
+    stored: int
     split: int
     splits: int
 
@@ -84,6 +86,7 @@ def form_of(site: AttentionSite, block_size: int, kv_dtype: torch.dtype, tiles: 
         single_n=tiles.single.n,
         single_warps=tiles.single.warps,
         single_stages=tiles.single.stages,
+        stored=tiles.stored,
         split=tiles.split,
         splits=tiles.splits,
     )

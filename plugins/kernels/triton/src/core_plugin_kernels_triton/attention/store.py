@@ -12,8 +12,6 @@ from core_plugin_kernels_triton.launch import launch
 
 # ruff: noqa: ANN001, ANN201
 
-ROWS = 16
-"""Heads of tokens that one program stores."""
 
 
 @triton.jit
@@ -146,7 +144,7 @@ def store(
     """
     f, tokens = Form(*form), slots.shape[0]
     rotary = 0 if table is None else table.shape[1] // 2
-    store_kernel[(-(-tokens * f.kv_heads // ROWS),)](
+    store_kernel[(-(-tokens * f.kv_heads // f.stored),)](
         k,
         v,
         kv,
@@ -172,6 +170,6 @@ def store(
         FLOAT8=f.float8,
         ROTARY=rotary,
         PAIRS=pairs,
-        ROWS=ROWS,
+        ROWS=f.stored,
         num_warps=4,
     )

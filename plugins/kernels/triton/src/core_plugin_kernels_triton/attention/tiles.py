@@ -26,11 +26,13 @@ class Tiles:
 
     Attributes:
         prompt, single: Of rows with several tokens, and with one (whose `m` follows from the heads).
+        stored: Heads of tokens that one program stores.
         split, splits: Fewest keys of a split of a row's context, and most splits.
     """
 
     prompt: Tile
     single: Tile
+    stored: int
     split: int
     splits: int
 
@@ -41,6 +43,7 @@ def tiles_for(device: torch.device, row_bytes: int) -> Tiles:
     return Tiles(
         prompt=_fitting(table["prompt"], row_bytes),
         single=_fitting(table["single"], row_bytes),
+        stored=table["stored"],
         split=table["split"],
         splits=table["splits"],
     )
