@@ -1,4 +1,4 @@
-"""Attention in Triton, by its interpreter, gives the tokens of the reference backend: whole engines on a fake device."""
+"""Attention in Triton, by its interpreter, gives the tokens of the reference backend: engines on a fake device."""
 
 from __future__ import annotations
 

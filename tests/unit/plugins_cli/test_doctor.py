@@ -97,6 +97,7 @@ def test_a_module_of_another_device_is_a_note(site, core):
     status, found, _ = findings(core, "apart")
     assert status == 0 and "no_such_module" in found["note", "CORE-P111"]["cause"]
 
+
 def test_a_foreign_entry_point_is_a_warning(site, core):
     site.install("stranger", {"core.schedulers": {"x": "stranger_mod:x"}}, {"stranger_mod": "x = 3"})
     status, found, _ = findings(core, "stranger")

@@ -1,7 +1,7 @@
-"""Compiles the attention kernels for cards that are not here: run by `test_triton_compiles` in a process of its own.
+"""Compiles the attention kernels for cards that are not here: run by `test_triton_compiles` in its own process.
 
-Arguments: `cuda:90` or `hip:gfx942`, the dtype of queries, that of the cache, and the size of a head. Prints JSON: bytes
-of shared memory that each kernel takes, and those that its tiles are allowed.
+Arguments: `cuda:90` or `hip:gfx942`, the dtype of queries, that of the cache, the size of a head. Prints JSON: bytes
+of shared memory that each kernel takes.
 """
 
 import json
@@ -55,14 +55,29 @@ def main(name, dtype, kv_dtype, head_dim):
     site = AttentionSite(0, 6, 2, head_dim, 1.0, window=100, softcap=1.0, sinks=True, slopes=(1.0,) * 6)
     table = sizes("attention", sections)
     row = power_of_two(head_dim) * dtype.itemsize
-    tiles = Tiles(_fitting(table["prompt"], row), _fitting(table["single"], row), table["stored"], table["split"], table["splits"])
+    tiles = Tiles(
+        _fitting(table["prompt"], row), _fitting(table["single"], row), table["stored"], table["split"], table["splits"]
+    )
     f = form_of(site, 16, kv_dtype, tiles)
     kept = torch.uint8 if kv_dtype in FLOAT8 else kv_dtype
     pointers = {"kv": f"*{NAMES[kept]}", **dict.fromkeys(("q", "out", "k", "v"), f"*{NAMES[dtype]}")}
     constants = {
-        **{"GROUP": f.group, "KV_HEADS": f.kv_heads, "HEAD_DIM": f.dim, "BLOCK_D": f.width, "BLOCK_SIZE": f.block_size},
-        **{"WINDOW": f.window, "CHUNK": f.chunk, "CAPPED": f.capped, "ALIBI": f.alibi, "FLOAT8": f.float8, "SINKS": 1},
-        **{"SPLIT": f.split, "SPLITS": f.splits, "ROTARY": head_dim // 4 * 2, "PAIRS": False, "ROWS": f.stored},
+        "GROUP": f.group,
+        "KV_HEADS": f.kv_heads,
+        "HEAD_DIM": f.dim,
+        "BLOCK_D": f.width,
+        "BLOCK_SIZE": f.block_size,
+        "WINDOW": f.window,
+        "CHUNK": f.chunk,
+        "CAPPED": f.capped,
+        "ALIBI": f.alibi,
+        "FLOAT8": f.float8,
+        "SINKS": 1,
+        "SPLIT": f.split,
+        "SPLITS": f.splits,
+        "ROTARY": head_dim // 4 * 2,
+        "PAIRS": False,
+        "ROWS": f.stored,
     }
     prompt = {**constants, "BLOCK_M": f.prompt_m, "BLOCK_N": f.prompt_n}
     single = {**constants, "BLOCK_M": f.single_m, "BLOCK_N": f.single_n}

@@ -9,8 +9,16 @@ from pathlib import Path
 import pytest
 
 SHARED = {
-    **{"cuda:80": 163, "cuda:86": 99, "cuda:89": 99, "cuda:90": 227, "cuda:100": 227, "cuda:120": 99},
-    **{"hip:gfx90a": 64, "hip:gfx942": 64, "hip:gfx950": 160, "hip:gfx1100": 64},
+    "cuda:80": 163,
+    "cuda:86": 99,
+    "cuda:89": 99,
+    "cuda:90": 227,
+    "cuda:100": 227,
+    "cuda:120": 99,
+    "hip:gfx90a": 64,
+    "hip:gfx942": 64,
+    "hip:gfx950": 160,
+    "hip:gfx1100": 64,
 }
 """KiB of shared memory that one program may take."""
 

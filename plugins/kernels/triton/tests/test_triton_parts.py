@@ -38,7 +38,9 @@ def rows_kernel(starts, found, rows, QUERIES: tl.constexpr):
 
 
 @triton.jit
-def splits_kernel(lengths, found, W: tl.constexpr, C: tl.constexpr, N: tl.constexpr, SPLIT: tl.constexpr, S: tl.constexpr):
+def splits_kernel(
+    lengths, found, W: tl.constexpr, C: tl.constexpr, N: tl.constexpr, SPLIT: tl.constexpr, S: tl.constexpr
+):
     i = tl.program_id(0)
     length = tl.load(lengths + i)
     least, begin = span_of(length, W, C, N)

@@ -1,17 +1,15 @@
 """Casts and products with the same values on a device and in Triton's interpreter.
 
-The interpreter multiplies bfloat16 as if its bits were integers, cuts float32 off where it should round to bfloat16, and
-loses carries where it rounds to float8. Kernels therefore cast by `cast`, multiply by `dot`, and keep float8 as bytes,
-which `from_float8` and `to_float8` read and write by integer arithmetic, on a device as well: so no card has to know
-the format. Everything else of 16 bits (sums, comparisons) is done in float32.
+The interpreter multiplies bfloat16 as if its bits were integers, cuts float32 off where it should round to bfloat16,
+and loses carries where it rounds to float8. Kernels therefore cast by `cast`, multiply by `dot`, and keep float8 as
+bytes, which `from_float8` and `to_float8` read and write by integer arithmetic, on a device as well: so no card has to
+know the format. Everything else of 16 bits (sums, comparisons) is done in float32.
 """
 
 from __future__ import annotations
 
 import triton
 import triton.language as tl
-
-# ruff: noqa: ANN001, ANN201, ANN202
 
 
 @triton.jit

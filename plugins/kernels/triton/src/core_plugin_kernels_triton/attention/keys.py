@@ -10,8 +10,6 @@ import triton.language as tl
 
 from core_plugin_kernels_triton.compat import cast, dot, from_float8
 
-# ruff: noqa: ANN001, ANN201
-
 
 @triton.jit
 def first_key(place, WINDOW: tl.constexpr, CHUNK: tl.constexpr):

@@ -11,8 +11,6 @@ from core_plugin_kernels_triton.attention.keys import attend_keys, first_key, me
 from core_plugin_kernels_triton.compat import cast
 from core_plugin_kernels_triton.launch import launch
 
-# ruff: noqa: ANN001, ANN201
-
 
 @triton.jit
 def row_of(tile, starts, rows, QUERIES: tl.constexpr):

@@ -15,8 +15,6 @@ from core_plugin_kernels_triton.attention.keys import attend_keys, first_key, me
 from core_plugin_kernels_triton.compat import cast
 from core_plugin_kernels_triton.launch import launch
 
-# ruff: noqa: ANN001, ANN201
-
 
 @triton.jit
 def span_of(length, WINDOW: tl.constexpr, CHUNK: tl.constexpr, BLOCK_N: tl.constexpr):

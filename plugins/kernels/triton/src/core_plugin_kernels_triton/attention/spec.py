@@ -16,8 +16,8 @@ TRITON = AttentionSpec(
     # ROCm's type is `cuda`.
     devices=frozenset({"cuda", "xpu"}),
     dtypes=DTYPES,
-    kv_dtypes=DTYPES     refine="core_plugin_kernels_triton.attention.fits:fits",
-| {"float8_e4m3fn", "float8_e5m2"},
+    kv_dtypes=DTYPES | {"float8_e4m3fn", "float8_e5m2"},
+    refine="core_plugin_kernels_triton.attention.fits:fits",
     features=frozenset(
         {"sliding_window", "softcap", "alibi", "alibi_root", "sinks", "chunked", "head_scales", "replayable"}
     ),

@@ -10,9 +10,6 @@ from core_plugin_kernels_triton.attention.form import Form
 from core_plugin_kernels_triton.compat import cast, to_float8
 from core_plugin_kernels_triton.launch import launch
 
-# ruff: noqa: ANN001, ANN201
-
-
 
 @triton.jit
 def stored(x, scale, dtype: tl.constexpr, FLOAT8: tl.constexpr):

@@ -1,8 +1,8 @@
 """Sizes of tiles for each card, as data: `<part>.toml` beside this module.
 
-A table has a section `default`, and sections for cards, which replace single keys of it: by vendor (`cuda`, `hip`, `xpu`),
-and by card (`cuda:9.0` is a compute capability, `hip:gfx942` a processor, `xpu:...` an architecture). `interpreter` has
-small tiles, so that small tests have several.
+A table has a section `default`, and sections for cards, which replace single keys of it: by vendor (`cuda`, `hip`,
+`xpu`), and by card (`cuda:9.0` is a compute capability, `hip:gfx942` a processor, `xpu:...` an architecture).
+`interpreter` has large tiles, because an operation of the interpreter costs the same whatever its size.
 """
 
 from __future__ import annotations
