@@ -87,7 +87,7 @@ class TritonLayer:
         if plan.longest:
             parts = memory(q, plan.lengths.shape[0], plan.longest, form)
             attend_singles(q, kv, *where, *parts, *terms, plan.longest, form)
-        return out.view(q.shape[0], -1)
+        return out.flatten(1)
 
     def _scales(self, given: Tensor) -> Tensor:
         """Return one scale for each kv head, on the device."""
