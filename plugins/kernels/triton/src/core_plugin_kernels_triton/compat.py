@@ -11,6 +11,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from core_plugin_kernels_triton.interpreter import quicken
+
 
 @triton.jit
 def _nothing():
@@ -19,6 +21,9 @@ def _nothing():
 
 INTERPRETED = tl.constexpr(not isinstance(_nothing, triton.JITFunction))
 """Whether kernels run in the interpreter: `TRITON_INTERPRET=1` was set when Triton was imported."""
+
+if INTERPRETED.value:
+    quicken()
 
 
 @triton.jit
