@@ -21,13 +21,13 @@ ENGINE = {
     "block_size": 16,
     "num_blocks": 32,
 }
-GREEDY = SamplingParams(temperature=0.0, max_tokens=8, ignore_eos=True, logprobs=1)
 
 
-def answers(model, prompts, **options):
-    """Return tokens and their log-probabilities of all prompts at once, then of the first two again; and the worker."""
+def answers(model, prompts, *, tokens=8, **options):
+    """Return tokens and scores of all prompts at once, then of the first two again; the figures; and the platform."""
+    greedy = SamplingParams(temperature=0.0, max_tokens=tokens, ignore_eos=True, logprobs=1)
     with LLM(model, **{**ENGINE, **options}) as llm:
-        found = [*llm.generate(prompts, GREEDY), *llm.generate(prompts[:2], GREEDY)]
+        found = [*llm.generate(prompts, greedy), *llm.generate(prompts[:2], greedy)]
         scores = [one.logprob for out in found for step in out.outputs[0].logprobs for one in step.values()]
         worker = llm._engine._core.loop.executor._worker
         return [out.outputs[0].token_ids for out in found], scores, llm.call("stats"), worker._platform
@@ -59,10 +59,12 @@ def test_chunks_prefixes_and_graphs_give_the_tokens_of_the_reference(plugins, ll
 
 
 @pytest.mark.covers("ATTN-05")
-def test_preempted_rows_without_graphs_give_the_same(plugins, llama, prompts, due):
+def test_preempted_rows_without_graphs_give_the_same(plugins, llama, prompts):
     plugins("fake_device", "triton_interpreted")
-    options = {"num_blocks": 7, "attention_backend": "triton_eager", "overlap_depth": 0}
-    found = answers(llama, prompts, platform="fake", **options)
+    short = [{"prompt_token_ids": one["prompt_token_ids"][:count]} for one, count in zip(prompts, (12, 14, 3, 13))]
+    options = {"num_blocks": 6, "tokens": 20, "overlap_depth": 0}
+    due = answers(llama, short, platform="cpu", attention_backend="torch_sdpa", **options)
+    found = answers(llama, short, platform="fake", attention_backend="triton_eager", **options)
     same(found, due)
     assert found[2]["preemptions"] > 0 and not found[3].graphs.captured
 
