@@ -9,9 +9,9 @@ import sys
 
 import torch
 import triton
+from core_plugin_kernels_triton.attention.few import merge_kernel, split_kernel
 from core_plugin_kernels_triton.attention.form import FLOAT8, form_of, power_of_two
 from core_plugin_kernels_triton.attention.prompts import prompt_kernel
-from core_plugin_kernels_triton.attention.singles import merge_kernel, single_kernel
 from core_plugin_kernels_triton.attention.store import store_kernel
 from core_plugin_kernels_triton.attention.tiles import Tiles, _fitting
 from core_plugin_kernels_triton.tables import sizes
@@ -56,7 +56,7 @@ def main(name, dtype, kv_dtype, head_dim):
     table = sizes("attention", sections)
     row = power_of_two(head_dim) * dtype.itemsize
     tiles = Tiles(
-        _fitting(table["prompt"], row), _fitting(table["single"], row), table["stored"], table["split"], table["splits"]
+        _fitting(table["prompt"], row), _fitting(table["few"], row), table["stored"], table["split"], table["splits"]
     )
     f = form_of(site, 16, kv_dtype, tiles)
     kept = torch.uint8 if kv_dtype in FLOAT8 else kv_dtype
@@ -78,13 +78,14 @@ def main(name, dtype, kv_dtype, head_dim):
         "ROTARY": head_dim // 4 * 2,
         "PAIRS": False,
         "ROWS": f.stored,
+        "FEW": f.few,
     }
     prompt = {**constants, "BLOCK_M": f.prompt_m, "BLOCK_N": f.prompt_n}
-    single = {**constants, "BLOCK_M": f.single_m, "BLOCK_N": f.single_n}
+    single = {**constants, "BLOCK_M": f.few_m, "BLOCK_N": f.few_n}
     found = {
         "prompt": compiled(prompt_kernel, pointers, prompt, target, f.prompt_warps, f.prompt_stages),
-        "whole": compiled(single_kernel, pointers, {**single, "WHOLE": True}, target, f.single_warps, f.single_stages),
-        "split": compiled(single_kernel, pointers, {**single, "WHOLE": False}, target, f.single_warps, f.single_stages),
+        "whole": compiled(split_kernel, pointers, {**single, "WHOLE": True}, target, f.few_warps, f.few_stages),
+        "split": compiled(split_kernel, pointers, {**single, "WHOLE": False}, target, f.few_warps, f.few_stages),
         "merge": compiled(merge_kernel, pointers, single, target, 4, 2),
         "store": compiled(store_kernel, pointers, constants, target, 4, 2),
     }

@@ -18,7 +18,7 @@ SMALL = {
     "split": 16,
     "splits": 4,
     "prompt": [{"bytes": 65536, "m": 16, "n": 8, "warps": 1, "stages": 1}],
-    "single": [{"bytes": 65536, "n": 8, "warps": 1, "stages": 1}],
+    "few": [{"bytes": 65536, "n": 8, "warps": 1, "stages": 1}],
 }
 """Tiles of which a few dozen tokens have several."""
 
@@ -154,7 +154,8 @@ def check(rows, site, size=4, **options):
     torch.testing.assert_close(found.double(), definition(step, site, sinks), rtol=0, atol=2e-5)
 
 
-MIXED = [(0, 19), (37, 1), (0, 1), (12, 7), (20, 1), (30, 2)]
+MIXED = [(0, 19), (37, 1), (0, 1), (12, 7), (20, 1), (40, 4)]
+"""Of three heads that share keys, rows of up to five tokens are computed in splits."""
 SLOPES = tuple(0.5 ** (1 + head / 2) for head in range(6))
 
 
@@ -182,7 +183,15 @@ def test_steps_of_prompts_pieces_and_single_tokens(extra):
 
 @pytest.mark.parametrize(
     "rows",
-    [[(0, 1)], [(0, 33)], [(31, 1)], [(32, 1)], [(33, 1), (63, 1), (0, 1)], [(64, 1)], [(0, 2)], [(15, 17), (0, 16)]],
+    [
+        [(0, 1)],
+        [(0, 33)],
+        [(31, 1)],
+        [(33, 1), (63, 1), (0, 1)],
+        [(64, 1)],
+        [(0, 8), (40, 8), (0, 9)],
+        [(15, 17), (0, 16)],
+    ],
     ids=str,
 )
 @pytest.mark.covers("ATTN-05")
@@ -242,7 +251,7 @@ def test_scales_of_each_head_bring_large_numbers_through_a_float8_cache(kv_dtype
 def test_a_row_gives_the_same_alone_and_among_others():
     """Bit for bit, whatever the others need: splits, prompts, padding."""
     site = site_of(2, 2, window=40)
-    rows = [(37, 1), (5, 1), (0, 19), (62, 1), (12, 7)]
+    rows = [(37, 1), (5, 1), (0, 19), (62, 1), (12, 9), (37, 8), (4, 3)]
     step = step_of(rows, site)
     together = attend(step, site)
     starts = step.batch.query_starts

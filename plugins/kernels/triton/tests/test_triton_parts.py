@@ -9,11 +9,11 @@ import torch
 import triton
 import triton.language as tl
 from core_plugin_kernels_triton import tables
+from core_plugin_kernels_triton.attention.few import span_of, split_size
 from core_plugin_kernels_triton.attention.fits import fits
 from core_plugin_kernels_triton.attention.form import form_of
 from core_plugin_kernels_triton.attention.keys import cache_offsets
 from core_plugin_kernels_triton.attention.prompts import row_of
-from core_plugin_kernels_triton.attention.singles import span_of, split_size
 from core_plugin_kernels_triton.attention.spec import TRITON
 from core_plugin_kernels_triton.attention.tiles import tiles_for
 from core_plugin_kernels_triton.tables import sections, sizes
@@ -43,7 +43,7 @@ def splits_kernel(
 ):
     i = tl.program_id(0)
     length = tl.load(lengths + i)
-    least, begin = span_of(length, W, C, N)
+    least, begin = span_of(length - 1, W, C, N)
     size = split_size(length - begin, SPLIT, S)
     tl.store(found + i * 3, least)
     tl.store(found + i * 3 + 1, begin)
@@ -71,11 +71,11 @@ def test_every_tile_of_every_row_is_found_once(counts):
 @pytest.mark.parametrize(("window", "chunk"), [(None, None), (20, None), (None, 24), (9, 24)])
 def test_splits_cover_what_a_row_sees_and_depend_on_its_length_alone(window, chunk):
     site = AttentionSite(0, 2, 1, 16, 0.25, window, chunk=chunk)
-    form = form_of(site, 16, torch.float32, tiles_for(torch.device("cpu"), 64))._replace(single_n=8, split=16, splits=4)
+    form = form_of(site, 16, torch.float32, tiles_for(torch.device("cpu"), 64))._replace(few_n=8, split=16, splits=4)
     lengths = torch.tensor([1, 7, 8, 9, 16, 17, 64, 65, 100, 129, 500], dtype=torch.int32)
     found = torch.empty(len(lengths), 3, dtype=torch.int32)
     splits_kernel[(len(lengths),)](
-        lengths, found, W=form.window, C=form.chunk, N=form.single_n, SPLIT=form.split, S=form.splits
+        lengths, found, W=form.window, C=form.chunk, N=form.few_n, SPLIT=form.split, S=form.splits
     )
     for length, (least, begin, size) in zip(lengths.tolist(), found.tolist()):
         due = max(0, length - (window or length), (length - 1) // chunk * chunk if chunk else 0)
@@ -96,7 +96,7 @@ def test_offsets_are_of_64_bits():
 def test_tables_have_tiles_for_every_card(names):
     table = sizes("attention", names)
     powers = [table["splits"], table["split"], table["stored"]]
-    for part in ("prompt", "single"):
+    for part in ("prompt", "few"):
         limits = [one["bytes"] for one in table[part]]
         assert limits == sorted(limits)
         for one in table[part]:

@@ -9,10 +9,10 @@ from torch import Tensor
 
 from core.api.attention import AttentionContext, AttentionSite, BatchView, KVLayout
 from core.api.facets import StepShape
+from core_plugin_kernels_triton.attention.few import attend_few, memory
 from core_plugin_kernels_triton.attention.form import FLOAT8, form_of, power_of_two
 from core_plugin_kernels_triton.attention.plan import TritonPlan, fixed_plan, plan_of, refresh
 from core_plugin_kernels_triton.attention.prompts import attend_prompts
-from core_plugin_kernels_triton.attention.singles import attend_singles, memory
 from core_plugin_kernels_triton.attention.store import store
 from core_plugin_kernels_triton.attention.tiles import tiles_for
 
@@ -82,11 +82,12 @@ class TritonLayer:
         form, out, q = self._form, q.new_empty(q.shape), _with_dense_heads(q)
         terms = (self._slopes, self._sinks, self._key_scales, self._value_scales, self._inner, self._outer)
         where = (plan.tables, plan.starts, plan.lengths, out)
-        if plan.prompts:
+        many, queries, longest = plan.work(form.few)
+        if many:
             attend_prompts(q, kv, *where, *terms, form)
-        if plan.longest:
-            parts = memory(q, plan.lengths.shape[0], plan.longest, form)
-            attend_singles(q, kv, *where, *parts, *terms, plan.longest, form)
+        if queries:
+            parts = memory(q, queries * plan.lengths.shape[0], longest, form)
+            attend_few(q, kv, *where, *parts, *terms, queries, longest, form)
         return out.flatten(1)
 
     def _scales(self, given: Tensor) -> Tensor:

@@ -23,11 +23,11 @@ class Form(NamedTuple):
         alibi: 1: scores fall with the distance; 2: with its root.
         float8: 1: a cache of e4m3fn; 2: of e5m2.
         prompt_m, prompt_n: Queries times `group`, and keys, of a tile of prompts.
-        single_m, single_n: The same of rows with one token.
+        few_m, few_n: The same of rows with few tokens.
         stored: Heads of tokens that one program stores.
-        split: Fewest keys of a split of a row, a multiple of `single_n`.
+        split: Fewest keys of a split of a row, a multiple of `few_n`.
         splits: Most splits, a power of two.
-        prompt_warps, prompt_stages, single_warps, single_stages: As Triton takes them.
+        prompt_warps, prompt_stages, few_warps, few_stages: As Triton takes them.
     """
 
     group: int
@@ -44,10 +44,10 @@ class Form(NamedTuple):
     prompt_n: int
     prompt_warps: int
     prompt_stages: int
-    single_m: int
-    single_n: int
-    single_warps: int
-    single_stages: int
+    few_m: int
+    few_n: int
+    few_warps: int
+    few_stages: int
     stored: int
     split: int
     splits: int
@@ -57,9 +57,14 @@ class Form(NamedTuple):
         """Query positions of a tile of prompts."""
         return self.prompt_m // self.group
 
+    @property
+    def few(self) -> int:
+        """Most tokens of rows that are computed in splits: as many as fit a tile without making it larger."""
+        return self.few_m // self.group
+
     def splits_of(self, length: int) -> int:
-        """Return how many splits rows of up to `length` tokens have at most."""
-        spans = [length, *(one + self.single_n for one in (self.window, self.chunk) if one)]
+        """Return how many splits rows of up to `length` tokens in the cache, few of them new, have at most."""
+        spans = [length, *(one + self.few + self.few_n for one in (self.window, self.chunk) if one)]
         return min(self.splits, -(-min(spans) // self.split))
 
 
@@ -82,10 +87,10 @@ def form_of(site: AttentionSite, block_size: int, kv_dtype: torch.dtype, tiles: 
         prompt_n=tiles.prompt.n,
         prompt_warps=tiles.prompt.warps,
         prompt_stages=tiles.prompt.stages,
-        single_m=least,
-        single_n=tiles.single.n,
-        single_warps=tiles.single.warps,
-        single_stages=tiles.single.stages,
+        few_m=least,
+        few_n=tiles.few.n,
+        few_warps=tiles.few.warps,
+        few_stages=tiles.few.stages,
         stored=tiles.stored,
         split=tiles.split,
         splits=tiles.splits,

@@ -23,6 +23,25 @@ def first_key(place, WINDOW: tl.constexpr, CHUNK: tl.constexpr):
 
 
 @triton.jit
+def lanes(first, count, length, query, head, QUERIES: tl.constexpr, GROUP: tl.constexpr, BLOCK_M: tl.constexpr):
+    """Return what each of `BLOCK_M` lanes is: queries from number `query` of a row on, each with all its heads.
+
+    Args:
+        first, count, length: The row's first token in the step, its tokens there, and those in the cache.
+        head: The kv head that the heads share.
+
+    Returns:
+        `(BLOCK_M,)` each: whether it is any; its number in the row; its token in the step, int64; its head; its
+        position, -1 if it is none.
+    """
+    m = tl.arange(0, BLOCK_M)
+    mine = query + m // GROUP
+    live = (m < QUERIES * GROUP) & (mine < count)
+    places = tl.where(live, length - count + mine, -1)
+    return live, mine, (first + mine).to(tl.int64), head * GROUP + m % GROUP, places
+
+
+@triton.jit
 def cache_offsets(blocks, places, block_stride, token_stride, BLOCK_SIZE: tl.constexpr):
     """Return where in a cache the tokens at `places` of a row are, whose blocks these are: int64, in elements."""
     return blocks.to(tl.int64) * block_stride + (places % BLOCK_SIZE) * token_stride

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -12,37 +13,51 @@ from core.api.attention import BatchView
 from core.api.facets import StepShape
 
 
+class Work(NamedTuple):
+    """What is in a step for layers that compute rows of few tokens in splits.
+
+    Attributes:
+        many: Whether some row has more.
+        queries: Most tokens of the others in the step; 0 where there is none.
+        longest: Most tokens of these rows in the cache.
+    """
+
+    many: bool
+    queries: int
+    longest: int
+
+
 @dataclass(frozen=True, slots=True)
 class TritonPlan:
     """One step. Nothing is copied from the batch: its own tensors are what the kernels read.
 
     Attributes:
         tables, slots, starts, lengths: As in `BatchView`, on the device.
-        prompts: Whether some row has several tokens.
-        longest: Most tokens in the cache of a row with one token; 0 where there is none.
+        counts, seq_lens: `(rows,)` tokens of each row in the step and in the cache, on the host.
     """
 
     tables: Tensor
     slots: Tensor
     starts: Tensor
     lengths: Tensor
-    prompts: bool
-    longest: int
+    counts: np.ndarray
+    seq_lens: np.ndarray
+    _work: dict[int, Work] = field(default_factory=dict)
+
+    def work(self, few: int) -> Work:
+        """Return what there is to do where rows of up to `few` tokens are computed in splits."""
+        if few not in self._work:
+            short = (self.counts > 0) & (self.counts <= few)
+            queries, longest = self.counts[short].max(initial=0), self.seq_lens[short].max(initial=0)
+            self._work[few] = Work(bool((self.counts > few).any()), int(queries), int(longest))
+        return self._work[few]
 
 
 def plan_of(batch: BatchView) -> TritonPlan:
     """Return the plan of a step."""
-    counts = np.diff(batch.query_starts)
-    single = batch.seq_lens[counts == 1]
     starts, lengths = batch.on_device()
-    return TritonPlan(
-        batch.block_tables,
-        batch.slots,
-        starts,
-        lengths,
-        prompts=bool((counts > 1).any()),
-        longest=int(single.max()) if len(single) else 0,
-    )
+    counts = np.diff(batch.query_starts)
+    return TritonPlan(batch.block_tables, batch.slots, starts, lengths, counts, batch.seq_lens)
 
 
 def fixed_plan(shape: StepShape, block_size: int, device: torch.device) -> TritonPlan:
@@ -53,8 +68,8 @@ def fixed_plan(shape: StepShape, block_size: int, device: torch.device) -> Trito
         torch.zeros(rows, dtype=torch.int64, device=device),
         torch.arange(rows + 1, dtype=torch.int32, device=device),
         torch.ones(rows, dtype=torch.int32, device=device),
-        prompts=False,
-        longest=shape.max_seq_len,
+        np.ones(rows, dtype=np.int32),
+        np.full(rows, shape.max_seq_len, dtype=np.int32),
     )
 
 

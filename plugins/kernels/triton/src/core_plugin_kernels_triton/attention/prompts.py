@@ -1,4 +1,4 @@
-"""Attention of rows with several tokens: prompts, pieces of prompts, drafts."""
+"""Attention of rows with many tokens: prompts, and pieces of prompts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import triton.language as tl
 from torch import Tensor
 
 from core_plugin_kernels_triton.attention.form import Form
-from core_plugin_kernels_triton.attention.keys import attend_keys, first_key, mean_of
+from core_plugin_kernels_triton.attention.keys import attend_keys, first_key, lanes, mean_of
 from core_plugin_kernels_triton.compat import cast
 from core_plugin_kernels_triton.launch import launch
 
@@ -63,8 +63,9 @@ def prompt_kernel(
     SINKS: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
+    FEW: tl.constexpr,
 ):
-    """One tile of a row's queries, with all heads that share one kv head. Rows of one token are left out."""
+    """One tile of a row's queries, with all heads that share one kv head. Rows of up to `FEW` tokens are left out."""
     QUERIES: tl.constexpr = BLOCK_M // GROUP
     tile = tl.program_id(0)
     head = tl.program_id(1)
@@ -72,19 +73,14 @@ def prompt_kernel(
     first = tl.load(starts + row)
     count = tl.load(starts + row + 1) - first
     query = (tile - first // QUERIES - row) * QUERIES
-    if (count < 2) | (query >= count):
+    if (count <= FEW) | (query >= count):
         return
     length = tl.load(lengths + row)
-    m = tl.arange(0, BLOCK_M)
-    mine = query + m // GROUP
-    live = (m < QUERIES * GROUP) & (mine < count)
-    heads = head * GROUP + m % GROUP
-    places = tl.where(live, length - count + mine, -1)
+    live, _, tokens, heads, places = lanes(first, count, length, query, head, QUERIES, GROUP, BLOCK_M)
     dims = tl.arange(0, BLOCK_D)
     there = live[:, None] & (dims < HEAD_DIM)[None, :]
-    tokens = (first + mine).to(tl.int64)
     q_tile = tl.load(q + tokens[:, None] * q_token + heads[:, None] * q_head + dims[None, :], mask=there, other=0)
-    steep = m.to(tl.float32)
+    steep = places.to(tl.float32)
     if ALIBI > 0:
         steep = tl.load(slopes + heads, mask=live, other=0)
     scale = 1.0
@@ -117,7 +113,7 @@ def prompt_kernel(
         FLOAT8,
         BLOCK_N,
     )
-    sink = m.to(tl.float32)
+    sink = places.to(tl.float32)
     if SINKS:
         sink = tl.load(sinks + heads, mask=live, other=0)
     mean = cast(mean_of(sums, top, total, sink, scale, SINKS), out.dtype.element_ty)
@@ -143,7 +139,7 @@ def attend_prompts(
     outer: float,
     form: Form,
 ) -> None:
-    """Write the attention of all rows with several tokens to `out (tokens, heads, head_dim)`.
+    """Write the attention of all rows with more than `form.few` tokens to `out (tokens, heads, head_dim)`.
 
     Args:
         q: `(tokens, heads, head_dim)`, heads and tokens at any stride.
@@ -190,6 +186,7 @@ def attend_prompts(
         SINKS=int(sinks is not None),
         BLOCK_M=f.prompt_m,
         BLOCK_N=f.prompt_n,
+        FEW=f.few,
         num_warps=f.prompt_warps,
         num_stages=f.prompt_stages,
     )

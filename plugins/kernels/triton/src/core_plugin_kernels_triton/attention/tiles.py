@@ -25,13 +25,13 @@ class Tiles:
     """What one layer's kernels work with.
 
     Attributes:
-        prompt, single: Of rows with several tokens, and with one (whose `m` follows from the heads).
+        prompt, few: Of rows with many tokens, and with few (whose `m` follows from the heads).
         stored: Heads of tokens that one program stores.
         split, splits: Fewest keys of a split of a row's context, and most splits.
     """
 
     prompt: Tile
-    single: Tile
+    few: Tile
     stored: int
     split: int
     splits: int
@@ -42,7 +42,7 @@ def tiles_for(device: torch.device, row_bytes: int) -> Tiles:
     table = sizes("attention", sections(device))
     return Tiles(
         prompt=_fitting(table["prompt"], row_bytes),
-        single=_fitting(table["single"], row_bytes),
+        few=_fitting(table["few"], row_bytes),
         stored=table["stored"],
         split=table["split"],
         splits=table["splits"],

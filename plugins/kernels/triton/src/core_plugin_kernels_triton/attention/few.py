@@ -1,6 +1,6 @@
-"""Attention of rows with one token: the context in splits, then the splits put together in order.
+"""Attention of rows with few tokens (one, or one and drafts): the context in splits, then the splits put together.
 
-How a row is split depends on its own length and the layer alone, so what a row gives does not depend on its batch.
+How a row is split depends on its own lengths and the layer alone, so what a row gives does not depend on its batch.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ import triton.language as tl
 from torch import Tensor
 
 from core_plugin_kernels_triton.attention.form import Form
-from core_plugin_kernels_triton.attention.keys import attend_keys, first_key, mean_of
+from core_plugin_kernels_triton.attention.keys import attend_keys, first_key, lanes, mean_of
 from core_plugin_kernels_triton.compat import cast
 from core_plugin_kernels_triton.launch import launch
 
 
 @triton.jit
-def span_of(length, WINDOW: tl.constexpr, CHUNK: tl.constexpr, BLOCK_N: tl.constexpr):
-    """Return the first key that the last token of a row sees, and where its first tile of keys begins."""
-    least = first_key(length - 1, WINDOW, CHUNK)
+def span_of(place, WINDOW: tl.constexpr, CHUNK: tl.constexpr, BLOCK_N: tl.constexpr):
+    """Return the first key that a token at `place` sees, and where its tile of keys begins."""
+    least = first_key(place, WINDOW, CHUNK)
     return least, least // BLOCK_N * BLOCK_N
 
 
@@ -30,7 +30,7 @@ def split_size(span, SPLIT: tl.constexpr, SPLITS: tl.constexpr):
 
 
 @triton.jit
-def single_kernel(
+def split_kernel(
     q,
     kv,
     tables,
@@ -53,6 +53,7 @@ def single_kernel(
     kv_token,
     kv_head,
     table_row,
+    queries,
     splits,
     GROUP: tl.constexpr,
     KV_HEADS: tl.constexpr,
@@ -75,24 +76,20 @@ def single_kernel(
     row = tl.program_id(0)
     head = tl.program_id(1)
     split = tl.program_id(2)
+    QUERIES: tl.constexpr = BLOCK_M // GROUP
     first = tl.load(starts + row)
+    count = tl.load(starts + row + 1) - first
     length = tl.load(lengths + row)
-    least, begin = span_of(length, WINDOW, CHUNK, BLOCK_N)
+    least, begin = span_of(length - count, WINDOW, CHUNK, BLOCK_N)
     size = split_size(length - begin, SPLIT, SPLITS)
     begin += split * size
-    if (tl.load(starts + row + 1) - first != 1) | (begin >= length):
+    if (count > QUERIES) | (count == 0) | (begin >= length):
         return
-    m = tl.arange(0, BLOCK_M)
-    live = m < GROUP
-    heads = head * GROUP + m
+    live, mine, tokens, heads, places = lanes(first, count, length, 0, head, QUERIES, GROUP, BLOCK_M)
     dims = tl.arange(0, BLOCK_D)
     there = live[:, None] & (dims < HEAD_DIM)[None, :]
-    q_tile = tl.load(
-        q + first.to(tl.int64) * q_token + heads[:, None] * q_head + dims[None, :],
-        mask=there,
-        other=0,
-    )
-    steep = m.to(tl.float32)
+    q_tile = tl.load(q + tokens[:, None] * q_token + heads[:, None] * q_head + dims[None, :], mask=there, other=0)
+    steep = places.to(tl.float32)
     if ALIBI > 0:
         steep = tl.load(slopes + heads, mask=live, other=0)
     if FLOAT8 > 0:
@@ -100,7 +97,7 @@ def single_kernel(
     keys = kv + head * kv_head
     sums, top, total = attend_keys(
         q_tile,
-        tl.where(live, length - 1, -1),
+        places,
         least,
         begin,
         tl.minimum(begin + size, length),
@@ -125,14 +122,13 @@ def single_kernel(
         scale = 1.0
         if FLOAT8 > 0:
             scale = tl.load(value_scales + head)
-        sink = m.to(tl.float32)
+        sink = places.to(tl.float32)
         if SINKS:
             sink = tl.load(sinks + heads, mask=live, other=0)
         mean = cast(mean_of(sums, top, total, sink, scale, SINKS), out.dtype.element_ty)
-        at = first.to(tl.int64) * out_token + heads[:, None] * HEAD_DIM + dims[None, :]
-        tl.store(out + at, mean, mask=there)
+        tl.store(out + tokens[:, None] * out_token + heads[:, None] * HEAD_DIM + dims[None, :], mean, mask=there)
     else:
-        part = (row * KV_HEADS * GROUP + heads).to(tl.int64) * splits + split
+        part = ((row * queries + mine) * KV_HEADS * GROUP + heads).to(tl.int64) * splits + split
         tl.store(sums_out + part[:, None] * HEAD_DIM + dims[None, :], sums, mask=there)
         tl.store(tops_out + part * 2, top, mask=live)
         tl.store(tops_out + part * 2 + 1, total, mask=live)
@@ -148,6 +144,7 @@ def merge_kernel(
     sinks,
     value_scales,
     out_token,
+    queries,
     splits,
     GROUP: tl.constexpr,
     KV_HEADS: tl.constexpr,
@@ -160,21 +157,24 @@ def merge_kernel(
     BLOCK_N: tl.constexpr,
     SPLIT: tl.constexpr,
     SPLITS: tl.constexpr,
+    FEW: tl.constexpr,
 ):
-    """Put the splits of one row and head together. Sums are always of `SPLITS` terms, so their order is the same."""
-    row = tl.program_id(0)
+    """Put the splits of one query and head together. Sums are always of `SPLITS` terms, so their order is the same."""
+    row = tl.program_id(0) // queries
+    query = tl.program_id(0) % queries
     head = tl.program_id(1)
     first = tl.load(starts + row)
-    if tl.load(starts + row + 1) - first != 1:
+    count = tl.load(starts + row + 1) - first
+    if (count > FEW) | (query >= count):
         return
     length = tl.load(lengths + row)
-    _, begin = span_of(length, WINDOW, CHUNK, BLOCK_N)
+    _, begin = span_of(length - count, WINDOW, CHUNK, BLOCK_N)
     size = split_size(length - begin, SPLIT, SPLITS)
     split = tl.arange(0, SPLITS)
     made = begin + split * size < length
     dims = tl.arange(0, BLOCK_D)
     real = dims < HEAD_DIM
-    part = (row * KV_HEADS * GROUP + head).to(tl.int64) * splits + split
+    part = ((row * queries + query) * KV_HEADS * GROUP + head).to(tl.int64) * splits + split
     tops = tl.load(tops_in + part * 2, mask=made, other=float("-inf"))
     totals = tl.load(tops_in + part * 2 + 1, mask=made, other=0)
     parts = tl.load(sums_in + part[:, None] * HEAD_DIM + dims[None, :], mask=made[:, None] & real[None, :], other=0)
@@ -189,16 +189,16 @@ def merge_kernel(
     if SINKS:
         sink += tl.load(sinks + head)
     mean = cast(mean_of(sums, top + tl.zeros([1], tl.float32), total, sink, scale, SINKS), out.dtype.element_ty)
-    at = first.to(tl.int64) * out_token + head * HEAD_DIM + dims[None, :]
+    at = (first + query).to(tl.int64) * out_token + head * HEAD_DIM + dims[None, :]
     tl.store(out + at, mean, mask=real[None, :])
 
 
 @launch(
     "Tensor q, Tensor kv, Tensor tables, Tensor starts, Tensor lengths, Tensor(a!) out, Tensor(b!) sums, "
     "Tensor(c!) tops, Tensor? slopes, Tensor? sinks, Tensor key_scales, Tensor value_scales, float inner, float outer, "
-    "int longest, int[] form"
+    "int queries, int longest, int[] form"
 )
-def attend_singles(
+def attend_few(
     q: Tensor,
     kv: Tensor,
     tables: Tensor,
@@ -213,13 +213,15 @@ def attend_singles(
     value_scales: Tensor,
     inner: float,
     outer: float,
+    queries: int,
     longest: int,
     form: Form,
 ) -> None:
-    """Write the attention of all rows with one token to `out (tokens, heads, head_dim)`.
+    """Write the attention of all rows with up to `form.few` tokens to `out (tokens, heads, head_dim)`.
 
     Args:
         sums, tops: Memory to work in, as `memory` gives it.
+        queries: No such row has more tokens in the step.
         longest: No such row has more tokens in the cache.
 
     Others are those of `attend_prompts`.
@@ -235,11 +237,11 @@ def attend_singles(
         "CHUNK": f.chunk,
         "FLOAT8": f.float8,
         "SINKS": int(sinks is not None),
-        "BLOCK_N": f.single_n,
+        "BLOCK_N": f.few_n,
         "SPLIT": f.split,
         "SPLITS": f.splits,
     }
-    single_kernel[rows, f.kv_heads, splits](
+    split_kernel[rows, f.kv_heads, splits](
         q,
         kv,
         tables,
@@ -262,24 +264,37 @@ def attend_singles(
         kv.stride(2),
         kv.stride(3),
         tables.stride(0),
+        queries,
         splits,
         BLOCK_SIZE=f.block_size,
         CAPPED=f.capped,
         ALIBI=f.alibi,
-        BLOCK_M=f.single_m,
+        BLOCK_M=f.few_m,
         WHOLE=splits == 1,
-        num_warps=f.single_warps,
-        num_stages=f.single_stages,
+        num_warps=f.few_warps,
+        num_stages=f.few_stages,
         **same,
     )
     if splits > 1:
-        merge_kernel[rows, f.kv_heads * f.group](
-            sums, tops, starts, lengths, out, sinks, value_scales, out.stride(0), splits, num_warps=4, **same
+        merge_kernel[rows * queries, f.kv_heads * f.group](
+            sums,
+            tops,
+            starts,
+            lengths,
+            out,
+            sinks,
+            value_scales,
+            out.stride(0),
+            queries,
+            splits,
+            FEW=f.few,
+            num_warps=4,
+            **same,
         )
 
 
-def memory(q: Tensor, rows: int, longest: int, form: Form) -> tuple[Tensor, Tensor]:
-    """Return memory for the splits of so many rows: sums of values, and scores with the sums of their powers."""
+def memory(q: Tensor, queries: int, longest: int, form: Form) -> tuple[Tensor, Tensor]:
+    """Return memory for the splits of so many queries: sums of values, and scores with the sums of their powers."""
     splits = form.splits_of(longest)
-    places = (rows, form.kv_heads * form.group, splits if splits > 1 else 0)
+    places = (queries, form.kv_heads * form.group, splits if splits > 1 else 0)
     return q.new_empty(*places, form.dim, dtype=torch.float32), q.new_empty(*places, 2, dtype=torch.float32)
