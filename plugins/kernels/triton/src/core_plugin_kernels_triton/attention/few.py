@@ -29,7 +29,10 @@ def split_size(span, SPLIT: tl.constexpr, SPLITS: tl.constexpr):
     return (span + SPLIT * SPLITS - 1) // (SPLIT * SPLITS) * SPLIT
 
 
-@triton.jit
+@triton.jit(
+    do_not_specialize=["queries", "splits", "table_row"],
+    do_not_specialize_on_alignment=["tables", "starts", "lengths"],
+)
 def split_kernel(
     q,
     kv,
@@ -72,7 +75,7 @@ def split_kernel(
     SPLITS: tl.constexpr,
     WHOLE: tl.constexpr,
 ):
-    """One split of one row, with all heads that share one kv head. `WHOLE`: no row has a second split."""
+    """One split of one row, with all heads that share one kv head. `WHOLE`: no row ever has a second split."""
     row = tl.program_id(0)
     head = tl.program_id(1)
     split = tl.program_id(2)
@@ -134,7 +137,7 @@ def split_kernel(
         tl.store(tops_out + part * 2 + 1, total, mask=live)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["queries", "splits"], do_not_specialize_on_alignment=["starts", "lengths"])
 def merge_kernel(
     sums_in,
     tops_in,
@@ -270,12 +273,12 @@ def attend_few(
         CAPPED=f.capped,
         ALIBI=f.alibi,
         BLOCK_M=f.few_m,
-        WHOLE=splits == 1,
+        WHOLE=f.whole,
         num_warps=f.few_warps,
         num_stages=f.few_stages,
         **same,
     )
-    if splits > 1:
+    if not f.whole:
         merge_kernel[rows * queries, f.kv_heads * f.group](
             sums,
             tops,
@@ -295,6 +298,5 @@ def attend_few(
 
 def memory(q: Tensor, queries: int, longest: int, form: Form) -> tuple[Tensor, Tensor]:
     """Return memory for the splits of so many queries: sums of values, and scores with the sums of their powers."""
-    splits = form.splits_of(longest)
-    places = (queries, form.kv_heads * form.group, splits if splits > 1 else 0)
+    places = (queries, form.kv_heads * form.group, 0 if form.whole else form.splits_of(longest))
     return q.new_empty(*places, form.dim, dtype=torch.float32), q.new_empty(*places, 2, dtype=torch.float32)

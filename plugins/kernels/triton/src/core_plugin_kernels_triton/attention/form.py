@@ -62,6 +62,11 @@ class Form(NamedTuple):
         """Most tokens of rows that are computed in splits: as many as fit a tile without making it larger."""
         return self.few_m // self.group
 
+    @property
+    def whole(self) -> bool:
+        """Whether no row ever has a second split: what is compiled must not depend on the step."""
+        return self.splits_of(1 << 62) == 1
+
     def splits_of(self, length: int) -> int:
         """Return how many splits rows of up to `length` tokens in the cache, few of them new, have at most."""
         spans = [length, *(one + self.few + self.few_n for one in (self.window, self.chunk) if one)]

@@ -28,7 +28,8 @@ def row_of(tile, starts, rows, QUERIES: tl.constexpr):
     return low
 
 
-@triton.jit(do_not_specialize=["rows"])
+# Numbers and addresses that change from step to step must not have it compiled again.
+@triton.jit(do_not_specialize=["rows", "table_row"], do_not_specialize_on_alignment=["tables", "starts", "lengths"])
 def prompt_kernel(
     q,
     kv,

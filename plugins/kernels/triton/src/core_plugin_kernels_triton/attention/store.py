@@ -57,7 +57,7 @@ def rotated(x, pointers, places, table, table_row, mask, ROTARY: tl.constexpr, P
     return cast(tl.where(turned[None, :], wide * cosines + partner * sines * sign[None, :], wide), x.dtype)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["count"], do_not_specialize_on_alignment=["slots", "positions"])
 def store_kernel(
     k,
     v,
