@@ -1,0 +1,302 @@
+"""Attention of rows with few tokens (one, or one and drafts): the context in splits, then the splits put together.
+
+How a row is split depends on its own lengths and the layer alone, so what a row gives does not depend on its batch.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from core_plugin_kernels_triton.attention.form import Form
+from core_plugin_kernels_triton.attention.keys import attend_keys, first_key, lanes, mean_of
+from core_plugin_kernels_triton.compat import cast
+from core_plugin_kernels_triton.launch import launch
+
+
+@triton.jit
+def span_of(place, WINDOW: tl.constexpr, CHUNK: tl.constexpr, BLOCK_N: tl.constexpr):
+    """Return the first key that a token at `place` sees, and where its tile of keys begins."""
+    least = first_key(place, WINDOW, CHUNK)
+    return least, least // BLOCK_N * BLOCK_N
+
+
+@triton.jit
+def split_size(span, SPLIT: tl.constexpr, SPLITS: tl.constexpr):
+    """Return the keys of each split of so many: a multiple of `SPLIT` that makes no more than `SPLITS`."""
+    return (span + SPLIT * SPLITS - 1) // (SPLIT * SPLITS) * SPLIT
+
+
+@triton.jit(
+    do_not_specialize=["queries", "splits", "table_row"],
+    do_not_specialize_on_alignment=["tables", "starts", "lengths"],
+)
+def split_kernel(
+    q,
+    kv,
+    tables,
+    starts,
+    lengths,
+    out,
+    sums_out,
+    tops_out,
+    slopes,
+    sinks,
+    key_scales,
+    value_scales,
+    inner,
+    outer,
+    q_token,
+    q_head,
+    out_token,
+    kv_block,
+    kv_half,
+    kv_token,
+    kv_head,
+    table_row,
+    queries,
+    splits,
+    GROUP: tl.constexpr,
+    KV_HEADS: tl.constexpr,
+    HEAD_DIM: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+    BLOCK_SIZE: tl.constexpr,
+    WINDOW: tl.constexpr,
+    CHUNK: tl.constexpr,
+    CAPPED: tl.constexpr,
+    ALIBI: tl.constexpr,
+    FLOAT8: tl.constexpr,
+    SINKS: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    SPLIT: tl.constexpr,
+    SPLITS: tl.constexpr,
+    WHOLE: tl.constexpr,
+):
+    """One split of one row, with all heads that share one kv head. `WHOLE`: no row ever has a second split."""
+    row = tl.program_id(0)
+    head = tl.program_id(1)
+    split = tl.program_id(2)
+    QUERIES: tl.constexpr = BLOCK_M // GROUP
+    first = tl.load(starts + row)
+    count = tl.load(starts + row + 1) - first
+    length = tl.load(lengths + row)
+    least, begin = span_of(length - count, WINDOW, CHUNK, BLOCK_N)
+    size = split_size(length - begin, SPLIT, SPLITS)
+    begin += split * size
+    if (count > QUERIES) | (count == 0) | (begin >= length):
+        return
+    live, mine, tokens, heads, places = lanes(first, count, length, 0, head, QUERIES, GROUP, BLOCK_M)
+    dims = tl.arange(0, BLOCK_D)
+    there = live[:, None] & (dims < HEAD_DIM)[None, :]
+    q_tile = tl.load(q + tokens[:, None] * q_token + heads[:, None] * q_head + dims[None, :], mask=there, other=0)
+    steep = places.to(tl.float32)
+    if ALIBI > 0:
+        steep = tl.load(slopes + heads, mask=live, other=0)
+    if FLOAT8 > 0:
+        inner = inner * tl.load(key_scales + head)
+    keys = kv + head * kv_head
+    sums, top, total = attend_keys(
+        q_tile,
+        places,
+        least,
+        begin,
+        tl.minimum(begin + size, length),
+        tables + row.to(tl.int64) * table_row,
+        keys,
+        keys + kv_half,
+        steep,
+        inner,
+        outer,
+        kv_block,
+        kv_token,
+        HEAD_DIM,
+        BLOCK_SIZE,
+        WINDOW,
+        CHUNK,
+        CAPPED,
+        ALIBI,
+        FLOAT8,
+        BLOCK_N,
+    )
+    if WHOLE:
+        scale = 1.0
+        if FLOAT8 > 0:
+            scale = tl.load(value_scales + head)
+        sink = places.to(tl.float32)
+        if SINKS:
+            sink = tl.load(sinks + heads, mask=live, other=0)
+        mean = cast(mean_of(sums, top, total, sink, scale, SINKS), out.dtype.element_ty)
+        tl.store(out + tokens[:, None] * out_token + heads[:, None] * HEAD_DIM + dims[None, :], mean, mask=there)
+    else:
+        part = ((row * queries + mine) * KV_HEADS * GROUP + heads).to(tl.int64) * splits + split
+        tl.store(sums_out + part[:, None] * HEAD_DIM + dims[None, :], sums, mask=there)
+        tl.store(tops_out + part * 2, top, mask=live)
+        tl.store(tops_out + part * 2 + 1, total, mask=live)
+
+
+@triton.jit(do_not_specialize=["queries", "splits"], do_not_specialize_on_alignment=["starts", "lengths"])
+def merge_kernel(
+    sums_in,
+    tops_in,
+    starts,
+    lengths,
+    out,
+    sinks,
+    value_scales,
+    out_token,
+    queries,
+    splits,
+    GROUP: tl.constexpr,
+    KV_HEADS: tl.constexpr,
+    HEAD_DIM: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+    WINDOW: tl.constexpr,
+    CHUNK: tl.constexpr,
+    FLOAT8: tl.constexpr,
+    SINKS: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    SPLIT: tl.constexpr,
+    SPLITS: tl.constexpr,
+    FEW: tl.constexpr,
+):
+    """Put the splits of one query and head together. Sums are always of `SPLITS` terms, so their order is the same."""
+    row = tl.program_id(0) // queries
+    query = tl.program_id(0) % queries
+    head = tl.program_id(1)
+    first = tl.load(starts + row)
+    count = tl.load(starts + row + 1) - first
+    if (count > FEW) | (query >= count):
+        return
+    length = tl.load(lengths + row)
+    _, begin = span_of(length - count, WINDOW, CHUNK, BLOCK_N)
+    size = split_size(length - begin, SPLIT, SPLITS)
+    split = tl.arange(0, SPLITS)
+    made = begin + split * size < length
+    dims = tl.arange(0, BLOCK_D)
+    real = dims < HEAD_DIM
+    part = ((row * queries + query) * KV_HEADS * GROUP + head).to(tl.int64) * splits + split
+    tops = tl.load(tops_in + part * 2, mask=made, other=float("-inf"))
+    totals = tl.load(tops_in + part * 2 + 1, mask=made, other=0)
+    parts = tl.load(sums_in + part[:, None] * HEAD_DIM + dims[None, :], mask=made[:, None] & real[None, :], other=0)
+    top = tl.max(tops, 0)
+    weights = tl.exp2(tops - tl.where(top == float("-inf"), 0.0, top))
+    sums = tl.sum(parts * weights[:, None], 0)[None, :]
+    total = tl.sum(totals * weights, 0) + tl.zeros([1], tl.float32)
+    scale = 1.0
+    if FLOAT8 > 0:
+        scale = tl.load(value_scales + head // GROUP)
+    sink = tl.zeros([1], tl.float32)
+    if SINKS:
+        sink += tl.load(sinks + head)
+    mean = cast(mean_of(sums, top + tl.zeros([1], tl.float32), total, sink, scale, SINKS), out.dtype.element_ty)
+    at = (first + query).to(tl.int64) * out_token + head * HEAD_DIM + dims[None, :]
+    tl.store(out + at, mean, mask=real[None, :])
+
+
+@launch(
+    "Tensor q, Tensor kv, Tensor tables, Tensor starts, Tensor lengths, Tensor(a!) out, Tensor(b!) sums, "
+    "Tensor(c!) tops, Tensor? slopes, Tensor? sinks, Tensor key_scales, Tensor value_scales, float inner, float outer, "
+    "int queries, int longest, int[] form"
+)
+def attend_few(
+    q: Tensor,
+    kv: Tensor,
+    tables: Tensor,
+    starts: Tensor,
+    lengths: Tensor,
+    out: Tensor,
+    sums: Tensor,
+    tops: Tensor,
+    slopes: Tensor | None,
+    sinks: Tensor | None,
+    key_scales: Tensor,
+    value_scales: Tensor,
+    inner: float,
+    outer: float,
+    queries: int,
+    longest: int,
+    form: Form,
+) -> None:
+    """Write the attention of all rows with up to `form.few` tokens to `out (tokens, heads, head_dim)`.
+
+    Args:
+        sums, tops: Memory to work in, as `memory` gives it.
+        queries: No such row has more tokens in the step.
+        longest: No such row has more tokens in the cache.
+
+    Others are those of `attend_prompts`.
+    """
+    f, rows = Form(*form), lengths.shape[0]
+    splits = f.splits_of(longest)
+    same = {
+        "GROUP": f.group,
+        "KV_HEADS": f.kv_heads,
+        "HEAD_DIM": f.dim,
+        "BLOCK_D": f.width,
+        "WINDOW": f.window,
+        "CHUNK": f.chunk,
+        "FLOAT8": f.float8,
+        "SINKS": int(sinks is not None),
+        "BLOCK_N": f.few_n,
+        "SPLIT": f.split,
+        "SPLITS": f.splits,
+    }
+    split_kernel[rows, f.kv_heads, splits](
+        q,
+        kv,
+        tables,
+        starts,
+        lengths,
+        out,
+        sums,
+        tops,
+        slopes,
+        sinks,
+        key_scales,
+        value_scales,
+        inner,
+        outer,
+        q.stride(0),
+        q.stride(1),
+        out.stride(0),
+        kv.stride(0),
+        kv.stride(1),
+        kv.stride(2),
+        kv.stride(3),
+        tables.stride(0),
+        queries,
+        splits,
+        BLOCK_SIZE=f.block_size,
+        CAPPED=f.capped,
+        ALIBI=f.alibi,
+        BLOCK_M=f.few_m,
+        WHOLE=f.whole,
+        num_warps=f.few_warps,
+        num_stages=f.few_stages,
+        **same,
+    )
+    if not f.whole:
+        merge_kernel[rows * queries, f.kv_heads * f.group](
+            sums,
+            tops,
+            starts,
+            lengths,
+            out,
+            sinks,
+            value_scales,
+            out.stride(0),
+            queries,
+            splits,
+            FEW=f.few,
+            num_warps=4,
+            **same,
+        )
+
+
+def memory(q: Tensor, queries: int, longest: int, form: Form) -> tuple[Tensor, Tensor]:
+    """Return memory for the splits of so many queries: sums of values, and scores with the sums of their powers."""
+    places = (queries, form.kv_heads * form.group, 0 if form.whole else form.splits_of(longest))
+    return q.new_empty(*places, form.dim, dtype=torch.float32), q.new_empty(*places, 2, dtype=torch.float32)

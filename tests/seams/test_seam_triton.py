@@ -1,0 +1,92 @@
+"""Attention in Triton, by its interpreter, gives the tokens of the reference backend: engines on a fake device."""
+
+from __future__ import annotations
+
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from core import LLM, SamplingParams
+
+pytest.importorskip("triton")
+
+REPEATED = [5, 9, 14, 3, 77, 8] * 4
+ENGINE = {
+    "dtype": "float32",
+    "max_num_seqs": 4,
+    "max_num_batched_tokens": 24,
+    "max_model_len": 64,
+    "block_size": 16,
+    "num_blocks": 32,
+}
+
+
+def answers(model, prompts, *, tokens=8, **options):
+    """Return tokens and scores of all prompts at once, then of the first two again; the figures; and the platform."""
+    greedy = SamplingParams(temperature=0.0, max_tokens=tokens, ignore_eos=True, logprobs=1)
+    with LLM(model, **{**ENGINE, **options}) as llm:
+        found = [*llm.generate(prompts, greedy), *llm.generate(prompts[:2], greedy)]
+        scores = [one.logprob for out in found for step in out.outputs[0].logprobs for one in step.values()]
+        worker = llm._engine._core.loop.executor._worker
+        return [out.outputs[0].token_ids for out in found], scores, llm.call("stats"), worker._platform
+
+
+@pytest.fixture(scope="module")
+def prompts():
+    return [{"prompt_token_ids": REPEATED[number : number + length]} for number, length in enumerate((24, 20, 3, 17))]
+
+
+@pytest.fixture(scope="module")
+def due(llama, prompts):
+    return answers(llama, prompts, platform="cpu", attention_backend="torch_sdpa")
+
+
+def same(found, due):
+    assert found[0] == due[0]
+    np.testing.assert_allclose(found[1], due[1], atol=1e-4)
+
+
+@pytest.mark.covers("ATTN-05")
+def test_chunks_prefixes_and_graphs_give_the_tokens_of_the_reference(plugins, llama, prompts, due):
+    """Prompts in pieces of a step's 24 tokens, prefixes from the cache, decoding by captured graphs, a step ahead."""
+    plugins("fake_device", "triton_interpreted")
+    found = answers(llama, prompts, platform="fake", attention_backend="triton_interpreted")
+    same(found, due)
+    _, _, stats, platform = found
+    assert stats["prefix_hits"] > 0 and platform.graphs.replayed and platform.queue().waits == 0
+
+
+@pytest.mark.covers("ATTN-05")
+def test_preempted_rows_without_graphs_give_the_same(plugins, llama, prompts):
+    plugins("fake_device", "triton_interpreted")
+    short = [{"prompt_token_ids": one["prompt_token_ids"][:count]} for one, count in zip(prompts, (12, 14, 3, 13))]
+    options = {"num_blocks": 6, "tokens": 20, "overlap_depth": 0}
+    due = answers(llama, short, platform="cpu", attention_backend="torch_sdpa", **options)
+    found = answers(llama, short, platform="fake", attention_backend="triton_eager", **options)
+    same(found, due)
+    assert found[2]["preemptions"] > 0 and not found[3].graphs.captured
+
+
+def row_of(family, name):
+    """Return a tiny checkpoint of a family's plugin."""
+    path = Path(__file__).parents[2] / "plugins" / "models" / family / "tests" / "rows.py"
+    spec = spec_from_file_location("rows_of_a_family", path)
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return next(row for row in module.ROWS if row.name == name)
+
+
+FAMILIES = {"gemma2": "gemma", "gpt_oss": "gpt_oss", "llama4": "llama4", "mpt": "mpt"}
+"""Row -> its plugin: windows and caps, windows and sinks, chunks, slopes."""
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("backend", ["triton_interpreted", "triton_eager"])
+def test_families_with_windows_caps_sinks_chunks_and_slopes(plugins, tmp_path, prompts, name, backend):
+    plugins("fake_device", "triton_interpreted")
+    model = str(row_of(FAMILIES[name], name).write(tmp_path / name))
+    due = answers(model, prompts, platform="cpu", attention_backend="torch_sdpa")
+    same(answers(model, prompts, platform="fake", attention_backend=backend), due)
