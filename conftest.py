@@ -28,6 +28,9 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
+# Kernels in Triton run in its interpreter, which is chosen when Triton is imported.
+os.environ.setdefault("TRITON_INTERPRET", "1")
+
 # Workers of pytest-xdist have a width of their own, and commands leave out what does not fit.
 os.environ.pop("COLUMNS", None)
 

@@ -35,6 +35,7 @@ class Descriptor(Record):
         priority: Tie-breaker inside a band, 0-100.
         maturity: Experimental plugins are never chosen automatically.
         requires: PEP 508 requirement strings checked before the import of `impl`.
+        imports: Modules that must be there before `impl` is imported, where several distributions bring one of that name.
         options: Dotted path of a pydantic model for the plugin's own options, or None. What is otherwise made without
             arguments is made with the options, as a mapping, if there is a model.
     """
@@ -49,6 +50,7 @@ class Descriptor(Record):
     priority: Annotated[int, Between(0, 100)] = 50
     maturity: Literal["stable", "experimental", "reference"] = "stable"
     requires: tuple[str, ...] = ()
+    imports: tuple[str, ...] = ()
     options: str | None = None
 
 

@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from importlib.util import find_spec
 from pathlib import PurePath
 from typing import Any, TypeVar, cast
 
@@ -211,6 +212,10 @@ def _check(entry: Entry, loaded: object) -> Candidate | LoadFailure:
         )
     if not accepts(entry.group, loaded.api):
         return _outside_window(entry, loaded.api)
+    absent = unfound(loaded.imports)
+    if absent:
+        reason = "; ".join(f"it needs the module {name}, which is not installed" for name in absent)
+        return LoadFailure(entry, "CORE-P111", reason, f"Install what brings {' and '.join(absent)} here.")
     missing = unmet(loaded.requires)
     if missing:
         hint = "Install it: pip install " + " ".join(f'"{text}"' for text, _ in missing)
@@ -224,6 +229,11 @@ def _outside_window(entry: Entry, api: int) -> LoadFailure:
     window = f"{first} to {current}" if first < current else f"{current}"
     hint = "Upgrade core." if api > current else f"Upgrade {entry.dist}."
     return LoadFailure(entry, "CORE-P104", f"it needs {label} API {api}; this core offers {window}", hint)
+
+
+def unfound(imports: Iterable[str]) -> list[str]:
+    """Return the modules of these that cannot be imported here; none is imported."""
+    return [name for name in imports if find_spec(name) is None]
 
 
 def unmet(requires: Sequence[str]) -> list[tuple[str, str]]:

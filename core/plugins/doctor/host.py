@@ -146,6 +146,8 @@ def _fault(entry: Entry, report: Report, fault: Fault) -> Finding:
     if fault.code == "CORE-P106" and not report.descriptor:
         remedy = f"The group {entry.group} is core's; it is ignored. Uninstall {entry.dist} if it is not a plugin."
         return Finding.of(entry, "warning", "CORE-P106", f"foreign entry point: {fault.reason}", remedy)
+    if fault.code == "CORE-P111":  # a device that is not here does not need the plugin
+        return Finding.of(entry, "note", fault.code, fault.reason, fault.hint)
     return Finding.of(entry, "error", fault.code, fault.reason, fault.hint or _remedy(entry, fault.code))
 
 

@@ -67,6 +67,7 @@ def test_descriptors_are_loaded_and_implementations_are_not(site):
             "it needs no-such-library>=2, which is not installed",
         ),
         (manifest(requires=("pluggy>=999",)), "CORE-P105", "it needs pluggy>=999, "),
+        (manifest(imports=("no_such_module",)), "CORE-P111", "it needs the module no_such_module, which is not installed"),
     ],
 )
 def test_a_bad_plugin_is_recorded_and_the_good_one_lives(site, source, code, reason):

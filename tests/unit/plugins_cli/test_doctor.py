@@ -92,6 +92,11 @@ def test_api_window_and_requirements(site, core, spec, code, text):
     assert status == 1 and text in found["error", code]["cause"] and found["error", code]["remedy"]
 
 
+def test_a_module_of_another_device_is_a_note(site, core):
+    site.policy("apart", spec="api=1, imports=('no_such_module',)")
+    status, found, _ = findings(core, "apart")
+    assert status == 0 and "no_such_module" in found["note", "CORE-P111"]["cause"]
+
 def test_a_foreign_entry_point_is_a_warning(site, core):
     site.install("stranger", {"core.schedulers": {"x": "stranger_mod:x"}}, {"stranger_mod": "x = 3"})
     status, found, _ = findings(core, "stranger")

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import core
-from core.plugins.drivers import unmet
+from core.plugins.drivers import unfound, unmet
 from core.plugins.known import normalise
 from core.plugins.unchanged import Unchanged
 from core.testing.conformance.outcome import Level, NotApplicable, checks, require
@@ -35,10 +35,12 @@ def entry_point_is_named_like_its_descriptor(subject: Subject) -> None:
 
 
 def requirements_are_met(subject: Subject) -> None:
-    """Everything that the descriptor and the distribution require is installed."""
+    """Everything that the descriptor and the distribution require is installed, and can be imported."""
     own = [] if subject.is_hooks else list(subject.descriptor.requires)
     listed = [text for text in subject.distribution().requires or () if not _of_an_extra(text)]
     missing = [f"{text} ({why})" for text, why in unmet([*own, *listed])]
+    if not subject.is_hooks:
+        missing += [f"the module {name}" for name in unfound(subject.descriptor.imports)]
     require(not missing, f"not met: {', '.join(missing)}")
 
 
