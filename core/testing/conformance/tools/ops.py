@@ -23,7 +23,6 @@ from core.testing.conformance.tools.shapes import Make, Maker, Named, OpShape, S
 _POSITIONS = 4096
 
 
-
 _WIDTHS = (1, 2, 7, 8, 15, 16, 17, 31, 32, 33, 48, 63, 64, 65, 100, 128, 129, 256, 300, 576, 1000, 1024, 1536, 4096)
 """With and without a rest behind the last full vector, of whatever width."""
 
