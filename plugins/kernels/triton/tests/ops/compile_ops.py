@@ -1,7 +1,7 @@
 """Compiles the kernels for cards that are not here: run by `test_ops_compile` in a process of its own.
 
-Arguments: `cuda:90` or `hip:gfx942`, the dtype of activations, and kernels to compile (all by default). Prints JSON:
-bytes of shared memory that each takes.
+Arguments: `cuda:90` or `hip:gfx942`, the dtype of activations, `ones` or `many`, and kernels to compile (all by
+default). With `ones` every size is 1, which Triton makes a constant. Prints JSON: bytes of shared memory that each takes.
 """
 
 import json
@@ -74,18 +74,18 @@ def jobs(table):
     yield "penalize", logits.penalize, ("logits",), {}, many, 4
 
 
-def main(name, dtype, *wanted):
+def main(name, dtype, ones, *wanted):
     target, sections = target_of(name)
     found = {}
     for job, kernel, words, others, constants, num_warps in jobs(sizes("ops", sections)):
         if wanted and job not in wanted:
             continue
         types = {**POINTERS, **dict.fromkeys(words, f"*{NAMES[dtype]}"), **others}
+        if ones == "ones":
+            constants |= {one: 1 for one in kernel.arg_names if one not in constants and types.get(one, "i32") == "i32"}
         signature = {one: "constexpr" if one in constants else types.get(one, "i32") for one in kernel.arg_names}
-        compiled = triton.compile(
-            ASTSource(kernel, signature, constants), target=target, options={"num_warps": num_warps}
-        )
-        found[job] = compiled.metadata.shared
+        source = ASTSource(kernel, signature, constants)
+        found[job] = triton.compile(source, target=target, options={"num_warps": num_warps}).metadata.shared
     print(json.dumps(found))
 
 

@@ -13,10 +13,10 @@ FEW = ("norm 011", "activation 01", "rotary 0", "embedding", "sections", "best",
 MOST = 48 * 1024
 
 
-def compiled(card, dtype, tmp_path, *jobs):
+def compiled(card, dtype, tmp_path, *jobs, ones="many"):
     environment = {**os.environ, "TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(tmp_path)}
     script = Path(__file__).with_name("compile_ops.py")
-    command = [sys.executable, script, card, dtype, *jobs]
+    command = [sys.executable, script, card, dtype, ones, *jobs]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout.splitlines()[-1])
@@ -33,3 +33,8 @@ def test_an_h100_s_kernels_compile(tmp_path):
 def test_every_card_s_kernels_compile(card, dtype, tmp_path):
     found = compiled(card, dtype, tmp_path)
     assert len(found) == 25 and max(found.values()) <= MOST
+
+
+@pytest.mark.exhaustive
+def test_sizes_of_one_compile(tmp_path):
+    assert len(compiled("cuda:90", "bfloat16", tmp_path, ones="ones")) == 25

@@ -116,7 +116,7 @@ def _truncated(
     most = _cut(row, known, size, best, temperature, sound, most, top_k.to(tl.int64), asked, False, ROWS, BLOCK)
     asked = top_p < 1.0
     if tl.max(tl.max(asked.to(tl.int32), 1), 0) > 0:
-        _, total = _up_to(row, known, size, best, temperature, sound, most, ROWS, BLOCK)
+        counted, total = _up_to(row, known, size, best, temperature, sound, most, ROWS, BLOCK)
         wanted = tl.minimum(tl.ceil(top_p * total.to(tl.float64)).to(tl.int64), total)
         most = _cut(row, known, size, best, temperature, sound, most, wanted, asked, True, ROWS, BLOCK)
     # The best token's distance is 0: min-p 1 leaves it.
@@ -127,18 +127,18 @@ def _truncated(
 @triton.jit
 def _chosen(row, known, size, best, temperature, sound, most, uniform, ROWS: tl.constexpr, BLOCK: tl.constexpr):
     """Return the first token up to which there is more than `uniform` of the mass of all that are kept."""
-    _, total = _up_to(row, known, size, best, temperature, sound, most, ROWS, BLOCK)
+    counted, total = _up_to(row, known, size, best, temperature, sound, most, ROWS, BLOCK)
     target = tl.floor(uniform * total.to(tl.float64)).to(tl.int64)
     lane = tl.arange(0, BLOCK)[None, :]
     before, start = tl.zeros([ROWS, 1], tl.int64), tl.zeros([ROWS, 1], tl.int32)
     for first in range(0, size, BLOCK):
-        _, masses = _masses(row, first + lane, known, size, best, temperature, sound, most)
+        kept, masses = _masses(row, first + lane, known, size, best, temperature, sound, most)
         behind = before + _column_sum(masses)
         passed = (start == first) & (behind <= target)
         before = tl.where(passed, behind, before)
         start = tl.where(passed, first + BLOCK, start).to(tl.int32)
     place = start + lane
-    _, masses = _masses(row, place, known, size, best, temperature, sound, most)
+    kept, masses = _masses(row, place, known, size, best, temperature, sound, most)
     above = before + tl.cumsum(masses, 1) > target
     return tl.minimum(tl.min(tl.where(above, place, UNKNOWN), 1), size - 1)
 
