@@ -40,9 +40,12 @@ def add_bias(logits: Tensor, rows: Tensor, ids: Tensor, values: Tensor) -> None:
     Args:
         logits: `(n, vocab)`, changed in place.
         rows, ids: `(t,)` int64, row and token of each number; no pair is there twice.
-        values: `(t,)` float32, rounded to the dtype of the logits.
+        values: `(t,)` float32. The sum is rounded to the dtype of the logits.
     """
-    logits.index_put_((rows, ids), values.to(logits.dtype), accumulate=True)
+    if logits.dtype is torch.float32:
+        logits.index_put_((rows, ids), values, accumulate=True)
+    else:
+        logits[rows, ids] = (logits[rows, ids].float() + values).to(logits.dtype)
 
 
 def penalize(logits: Tensor, rows: Tensor, counts: Tensor, prompt: Tensor, strengths: Tensor) -> None:

@@ -1,7 +1,7 @@
 """Compiles the kernels for cards that are not here: run by `test_ops_compile` in a process of its own.
 
 Arguments: `cuda:90` or `hip:gfx942`, the dtype of activations, `ones` or `many`, and kernels to compile (all by
-default). With `ones` every size is 1, which Triton makes a constant. Prints JSON: bytes of shared memory that each takes.
+default). With `ones` every size is 1, which Triton makes a constant. Prints JSON: bytes of shared memory of each.
 """
 
 import json

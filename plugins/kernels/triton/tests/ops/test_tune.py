@@ -1,6 +1,8 @@
 """`core bench tune`: what it times, which sizes it keeps, where it writes them, and what it says without a GPU."""
 
+import json
 import logging
+from argparse import Namespace
 
 import pytest
 import torch
@@ -8,10 +10,11 @@ import triton.language as tl
 from core_plugin_kernels_triton import tables
 from core_plugin_kernels_triton.ops.tiles import tiles
 from core_plugin_kernels_triton.tune.cases import Sizes, cases
-from core_plugin_kernels_triton.tune.command import BenchTune, device_here
+from core_plugin_kernels_triton.tune.command import BenchTune, device_here, sizes_of
 from core_plugin_kernels_triton.tune.search import CANDIDATES, search
 from core_plugin_kernels_triton.tune.store import keep
 
+from core.api import ConfigError
 from core.cli.main import main
 from core.config.parser import CoreParser
 
@@ -31,7 +34,7 @@ def home(tmp_path, monkeypatch):
 
 def test_without_a_gpu_it_says_so_in_one_line(capsys, monkeypatch):
     monkeypatch.setattr("core_plugin_kernels_triton.tune.command.device_here", lambda: None)
-    assert main(["bench", "tune", "--model", "nobody/has-this"]) == 1
+    assert main(["bench", "tune"]) == 1
     out, err = capsys.readouterr()
     assert (out, err) == (
         "core bench tune: no GPU of CUDA, ROCm or XPU is here, so nothing was timed or written.\n",
@@ -53,6 +56,20 @@ def test_it_is_a_case_of_bench_with_flags_of_its_own(capsys):
     parser = CoreParser(prog="core")
     BenchTune().register(parser)
     assert parser.parse_args(["--rows", "1,8", "--dry-run"]).rows == "1,8"
+
+
+def test_sizes_are_those_of_a_model(tmp_path):
+    found = sizes_of(None, "bfloat16", "1,64")
+    assert (found.rows, found.hidden, found.head_dim, found.vocabulary) == ((1, 64), 4096, 128, 128256)
+    config = {"hidden_size": 24, "num_attention_heads": 3, "vocab_size": 50}
+    for given in (config, {"model_type": "sees", "text_config": config}):
+        (tmp_path / "config.json").write_text(json.dumps(given))
+        found = sizes_of(str(tmp_path), "float16", "2")
+        assert (found.hidden, found.heads, found.head_dim, found.vocabulary, found.dtype) == (24, 3, 8, 50, "float16")
+    (tmp_path / "config.json").write_text("[]")
+    for model, rows in ((str(tmp_path), "1"), (str(tmp_path / "none"), "1"), (None, "1,a")):
+        with pytest.raises(ConfigError, match=r"CORE-C104 core bench tune: the sizes of .* cannot be read"):
+            sizes_of(model, "float16", rows)
 
 
 def test_every_kernel_of_the_table_is_timed_and_runs(small_tiles):
@@ -121,12 +138,11 @@ def test_the_interpreter_s_tiles_are_nobody_s_to_change(tmp_path, monkeypatch):
 def test_a_whole_run_times_prints_and_writes(home, capsys, monkeypatch):
     module = "core_plugin_kernels_triton.tune"
     monkeypatch.setattr(f"{module}.command.device_here", lambda: CPU)
-    monkeypatch.setattr(f"{module}.command._sizes", lambda args: TINY)
     monkeypatch.setattr(tables, "sections", lambda device: ("default", "cuda:9.0"))
     monkeypatch.setattr(f"{module}.timing.milliseconds", lambda call: 1.0 / tiles(CPU)["draw"]["lane"])
     monkeypatch.setitem(tiles(CPU), "draw", {"tile": 1024, "lane": 4})
     monkeypatch.setattr(f"{module}.cases.cases", lambda sizes, device: {"draw": [lambda: None]})
-    arguments = type("Arguments", (), {"dry_run": True})()
+    arguments = Namespace(dry_run=True, model=None, dtype="float32", rows="1,3")
     assert BenchTune().run(arguments) == 0 and not home.exists()
     assert (
         "draw: tile 1024, lane 32 (8.00 times as fast as the table's; 20 sizes, 0 of them do not run)"

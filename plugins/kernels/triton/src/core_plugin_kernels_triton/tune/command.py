@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from core.config.flags import add_option_flags
-from core.config.load import load_options
+from core.api import ConfigError
 
 if TYPE_CHECKING:
     import argparse
@@ -16,6 +17,16 @@ if TYPE_CHECKING:
     from core_plugin_kernels_triton.tune.search import Finding
 
 NO_DEVICE = 1
+DTYPES = ("bfloat16", "float16", "float32")
+LLAMA = {
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "head_dim": None,
+    "vocab_size": 128256,
+}
+"""Sizes of Llama 3.1 8B."""
 
 
 class BenchTune:
@@ -23,12 +34,14 @@ class BenchTune:
 
     def register(self, parser: argparse.ArgumentParser) -> None:
         """Add the flags."""
-        group = parser.add_argument_group("benchmark")
-        group.add_argument(
+        parser.add_argument(
+            "--model", metavar="FOLDER", help="Folder with the config.json of a model (default: sizes of Llama 3.1 8B)."
+        )
+        parser.add_argument("--dtype", choices=DTYPES, default="bfloat16", help="Compute dtype (default: bfloat16).")
+        parser.add_argument(
             "--rows", default="1,64,2048", metavar="N,N", help="Tokens of the steps to time (default: 1,64,2048)."
         )
-        group.add_argument("--dry-run", action="store_true", help="Print what was found, and write nothing.")
-        add_option_flags(parser)  # type: ignore[arg-type]
+        parser.add_argument("--dry-run", action="store_true", help="Print what was found, and write nothing.")
 
     def run(self, args: argparse.Namespace) -> int:
         """Time, print and write."""
@@ -42,7 +55,7 @@ class BenchTune:
         from core_plugin_kernels_triton.tune.store import keep
         from core_plugin_kernels_triton.tune.timing import milliseconds
 
-        found = search(device, cases(_sizes(args), device), milliseconds, print)
+        found = search(device, cases(sizes_of(args.model, args.dtype, args.rows), device), milliseconds, print)
         section, better = sections(device)[-1], [one for one in found if one.better]
         for one in found:
             print(_told(one))
@@ -63,22 +76,28 @@ def device_here() -> torch.device | None:
     return None
 
 
-def _sizes(args: argparse.Namespace) -> Sizes:
-    from core.boot import resolve
+def sizes_of(model: str | None, dtype: str, rows: str) -> Sizes:
+    """Return what is timed. Raises `ConfigError` CORE-C104 for a model or a number that is none."""
     from core_plugin_kernels_triton.tune.cases import Sizes
 
-    config = resolve(load_options(args).options).config
-    hub: dict[str, Any] = config.checkpoint.config
-    return Sizes(
-        rows=tuple(int(text) for text in args.rows.split(",")),
-        hidden=config.shape.hidden_size,
-        intermediate=int(hub.get("intermediate_size") or 4 * config.shape.hidden_size),
-        heads=config.shape.num_heads,
-        kv_heads=config.shape.num_kv_heads,
-        head_dim=config.shape.head_dim,
-        vocabulary=config.shape.vocab_size,
-        dtype=config.dtype,
-    )
+    try:
+        steps = tuple(int(text) for text in rows.split(","))
+        given = LLAMA if model is None else json.loads((Path(model) / "config.json").read_text())
+        config = given.get("text_config", given)
+        heads, hidden = int(config["num_attention_heads"]), int(config["hidden_size"])
+        return Sizes(
+            rows=steps,
+            hidden=hidden,
+            intermediate=int(config.get("intermediate_size") or 4 * hidden),
+            heads=heads,
+            kv_heads=int(config.get("num_key_value_heads") or heads),
+            head_dim=int(config.get("head_dim") or hidden // heads),
+            vocabulary=int(config["vocab_size"]),
+            dtype=dtype,
+        )
+    except (OSError, LookupError, ValueError, TypeError, AttributeError) as error:
+        text = f"core bench tune: the sizes of {model or rows} cannot be read: {error}."
+        raise ConfigError("CORE-C104", text, hint="--model is a folder with a config.json, --rows is 1,64.") from error
 
 
 def _told(one: Finding) -> str:

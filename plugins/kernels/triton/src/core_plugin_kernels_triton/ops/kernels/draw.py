@@ -56,6 +56,12 @@ def _masses(row, place, known, size, best, temperature, sound, most):
 
 
 @triton.jit
+def _mass_up_to(row, known, size, best, temperature, sound, most, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    """Return the mass of the tokens that have a distance of at most `most`, in bits."""
+    return _up_to(row, known, size, best, temperature, sound, most, ROWS, BLOCK)[1]
+
+
+@triton.jit
 def _up_to(row, known, size, best, temperature, sound, most, ROWS: tl.constexpr, BLOCK: tl.constexpr):
     """Return how many tokens have a distance of at most `most`, in bits, and their mass."""
     count = tl.zeros([ROWS, BLOCK], tl.int32)
@@ -116,7 +122,7 @@ def _truncated(
     most = _cut(row, known, size, best, temperature, sound, most, top_k.to(tl.int64), asked, False, ROWS, BLOCK)
     asked = top_p < 1.0
     if tl.max(tl.max(asked.to(tl.int32), 1), 0) > 0:
-        counted, total = _up_to(row, known, size, best, temperature, sound, most, ROWS, BLOCK)
+        total = _mass_up_to(row, known, size, best, temperature, sound, most, ROWS, BLOCK)
         wanted = tl.minimum(tl.ceil(top_p * total.to(tl.float64)).to(tl.int64), total)
         most = _cut(row, known, size, best, temperature, sound, most, wanted, asked, True, ROWS, BLOCK)
     # The best token's distance is 0: min-p 1 leaves it.
@@ -127,18 +133,18 @@ def _truncated(
 @triton.jit
 def _chosen(row, known, size, best, temperature, sound, most, uniform, ROWS: tl.constexpr, BLOCK: tl.constexpr):
     """Return the first token up to which there is more than `uniform` of the mass of all that are kept."""
-    counted, total = _up_to(row, known, size, best, temperature, sound, most, ROWS, BLOCK)
+    total = _mass_up_to(row, known, size, best, temperature, sound, most, ROWS, BLOCK)
     target = tl.floor(uniform * total.to(tl.float64)).to(tl.int64)
     lane = tl.arange(0, BLOCK)[None, :]
     before, start = tl.zeros([ROWS, 1], tl.int64), tl.zeros([ROWS, 1], tl.int32)
     for first in range(0, size, BLOCK):
-        kept, masses = _masses(row, first + lane, known, size, best, temperature, sound, most)
+        masses = _masses(row, first + lane, known, size, best, temperature, sound, most)[1]
         behind = before + _column_sum(masses)
         passed = (start == first) & (behind <= target)
         before = tl.where(passed, behind, before)
         start = tl.where(passed, first + BLOCK, start).to(tl.int32)
     place = start + lane
-    kept, masses = _masses(row, place, known, size, best, temperature, sound, most)
+    masses = _masses(row, place, known, size, best, temperature, sound, most)[1]
     above = before + tl.cumsum(masses, 1) > target
     return tl.minimum(tl.min(tl.where(above, place, UNKNOWN), 1), size - 1)
 

@@ -28,8 +28,7 @@ def add_bias(logits, rows, ids, values, count, stride, BLOCK: tl.constexpr):
     inside = entry < count
     row = tl.load(rows + entry, mask=inside, other=0).to(tl.int64)
     at = logits + row * stride + tl.load(ids + entry, mask=inside, other=0)
-    added = cast(cast(tl.load(values + entry, mask=inside, other=0.0), logits.dtype.element_ty), tl.float32)
-    biased = cast(tl.load(at, mask=inside, other=0.0), tl.float32) + added
+    biased = cast(tl.load(at, mask=inside, other=0.0), tl.float32) + tl.load(values + entry, mask=inside, other=0.0)
     tl.store(at, cast(biased, logits.dtype.element_ty), mask=inside)
 
 
