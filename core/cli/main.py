@@ -38,6 +38,9 @@ COMMANDS: Mapping[str, tuple[str, str]] = types.MappingProxyType(
 )
 """Name -> module with `register(subparsers)`, and one line of help."""
 
+HAVE_CASES = frozenset({"bench", "config", "plugins"})
+"""Commands that a further word follows; plugins may bring cases of them (`core.cli.plugged`)."""
+
 USAGE_ERROR = 2
 INTERRUPTED = 130
 _COMPLETING = "_ARGCOMPLETE"
@@ -138,6 +141,8 @@ def parser_for(command: str | None, *, plugged: bool) -> CoreParser:
     for name, (module, summary) in COMMANDS.items():
         if name == command:
             import_module(module).register(commands)
+            if plugged and name in HAVE_CASES:
+                _add_cases(name, commands.choices[name])
         else:
             commands.add_parser(name, help=summary, add_help=False)
     add_common(parser)
@@ -156,7 +161,14 @@ def _add_plugged(command: str | None, commands: Any) -> None:
         raise ConfigError("CORE-C104", f"unknown command {command!r}.", hint=hint)
     else:
         for name in sorted(found.keys() - COMMANDS.keys()):
-            commands.add_parser(name, help=f"From {found[name].owner}.", add_help=False)
+            if not plugged.is_case(name, HAVE_CASES):
+                commands.add_parser(name, help=f"From {found[name].owner}.", add_help=False)
+
+
+def _add_cases(command: str, parser: CoreParser) -> None:
+    from core.cli import plugged
+
+    plugged.add_cases(command, parser)
 
 
 def add_common(parser: argparse.ArgumentParser) -> None:

@@ -1,8 +1,14 @@
-"""Commands of plugins: `core NAME ...` for an entry point of `core.commands`. Only the one asked for is imported."""
+"""Commands of plugins: `core NAME ...` for an entry point of `core.commands`. Only the one asked for is imported.
+
+One whose name is `COMMAND-CASE` for a command of core that has cases is one of them: `bench-disk` is `core bench disk`.
+"""
 
 from __future__ import annotations
 
+import argparse
 from argparse import Namespace
+from collections.abc import Collection
+from functools import partial
 from typing import Any
 
 from core.api.errors import CoreError, PluginError, RequestError
@@ -15,8 +21,29 @@ def installed() -> dict[str, Entry]:
     return {entry.name: entry for entry in Catalogue.scan().entries(COMMAND.group)}
 
 
+def is_case(name: str, commands: Collection[str]) -> bool:
+    """Say whether a plugin's command is a case of one of core's `commands`."""
+    return any(name.startswith(f"{command}-") for command in commands)
+
+
+def add_cases(command: str, parser: argparse.ArgumentParser) -> None:
+    """Add plugins' cases to one of core's commands, if it has cases. A case is imported when it is used."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for name, entry in sorted(installed().items()):
+                case = name.removeprefix(f"{command}-")
+                if case != name and case not in action.choices:
+                    child = action.add_parser(case, help=f"From {entry.owner}.")
+                    child.fill_later(partial(fill, name))
+
+
 def register(name: str, subparsers: Any) -> None:
-    """Add a plugin's command.
+    """Add a plugin's command. Raises `PluginError` as `fill` does."""
+    fill(name, subparsers.add_parser(name))
+
+
+def fill(name: str, parser: argparse.ArgumentParser) -> None:
+    """Give a parser the arguments of a plugin's command.
 
     Raises:
         PluginError: CORE-P102, two distributions provide it; why it cannot be loaded; CORE-P108, it raised.
@@ -32,7 +59,7 @@ def register(name: str, subparsers: Any) -> None:
     descriptor = candidates[0].descriptor
     given = load_options(Namespace()).options.runtime.plugin_options if descriptor.options else {}
     command = instantiate(candidates[0], checked_options(candidates[0], given_options(entry, given)))
-    parser = subparsers.add_parser(name, help=descriptor.summary, description=descriptor.summary)
+    parser.description = descriptor.summary
     guarded(entry, "register()", command.register, parser)
 
     def run(args: Any) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 
 from core.ops.activation import gelu, gelu_and_mul, gelu_tanh, gelu_tanh_and_mul, silu_and_mul
 from core.ops.experts import ReferenceExpertsIn, ReferenceExpertsOut, add_identities, route
+from core.ops.logits import add_bias, mask_tokens, penalize
 from core.ops.norm import add_layer_norm, add_rms_norm, layer_norm, rms_norm
 from core.ops.products import ReferenceProduct
 from core.ops.recurrent import causal_conv, gated_recurrence, linear_attention, selective_scan
@@ -52,6 +53,9 @@ REGISTRY: Mapping[str, OpSpec] = types.MappingProxyType(
         "gated_recurrence": OpSpec(gated_recurrence, ("channels",)),
         "argmax": OpSpec(argmax),
         "draw": OpSpec(draw),
+        "mask_tokens": OpSpec(mask_tokens),
+        "add_bias": OpSpec(add_bias),
+        "penalize": OpSpec(penalize),
         "linear": OpSpec(ReferenceProduct, ("inputs", "outputs")),
         "lookup": OpSpec(ReferenceProduct, ("inputs", "outputs")),
         "experts_in": OpSpec(ReferenceExpertsIn, ("inputs", "outputs", "experts")),

@@ -68,6 +68,13 @@ def test_a_sound_command_passes(command):
     assert (report.failures, report.level) == ([], Level.L1)
 
 
+def test_a_case_of_one_of_core_s_commands_is_taken(command):
+    samples = "def samples(): return []\n"
+    assert command(name="bench-disk", samples=samples).failing("commands") == {}
+    found = command(name="bench-serve", samples=samples).failing("commands")
+    assert found == {"its_name_is_free": "`core bench serve` is core's"}
+
+
 @pytest.mark.parametrize("check", CASES)
 def test_commands(command, check):
     case = CASES[check]

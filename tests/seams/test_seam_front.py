@@ -196,6 +196,23 @@ def test_a_command_is_listed_and_proposed_without_being_imported(plugins, capsys
     assert not any(name.startswith("seam_command") for name in sys.modules)
 
 
+def test_a_case_of_one_of_core_s_commands(plugins, capsys):
+    """A plugin cannot replace a case of core's; its own is listed with the others, and imported when it is used."""
+    plugins("command")
+    assert cli.main(["bench"]) == 0
+    told = capsys.readouterr().out
+    assert "greet" in told and "From seam-command 1.0." in told and "Seconds from process start" in told
+    assert not any(name.startswith("seam_command") for name in sys.modules)
+    assert cli.main(["bench", "greet", "you", "--times", "2"]) == 0
+    assert capsys.readouterr().out == "measured you\nmeasured you\n"
+    assert cli.main(["bench", "greet", "you", "--time", "2"]) == 2
+    assert "unknown flag --time" in capsys.readouterr().err
+    assert cli.main(["bench-greet", "you"]) == 0
+    with pytest.raises(SystemExit):
+        cli.main(["--help"])
+    assert "bench-greet" not in capsys.readouterr().out
+
+
 def test_only_the_command_that_is_asked_for_is_imported(plugins):
     plugins("command", "routes", "sinks")
     code = (

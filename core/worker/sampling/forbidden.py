@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -13,6 +14,9 @@ from core.engine.sampling import SamplingParams
 from core.worker.sampling.batch import Feature, SampleBatch
 from core.worker.sampling.processors import id_tensor
 from core.worker.transfers import Transfers
+
+if TYPE_CHECKING:
+    from core.ops.registry import Op
 
 NEVER = float("-inf")
 _ANY = -1
@@ -131,13 +135,17 @@ class BadWords:
 
 
 class StepTokens:
-    """Keeps the tokens that participants allow in this step; they come with the batch."""
+    """Keeps the tokens that participants allow in this step; they come with the batch.
+
+    Args:
+        mask: The form of `mask_tokens` to use.
+    """
 
     feature = Feature.CONSTRAINED
 
-    def __init__(self, vocab_size: int, transfers: Transfers) -> None:
-        self._vocab_size = vocab_size
+    def __init__(self, transfers: Transfers, mask: Op) -> None:
         self._transfers = transfers
+        self._mask = mask
 
     def admit(self, row: int, params: SamplingParams, stop_ids: Sequence[int]) -> bool:
         """Whether a row is constrained is known only in each step."""
@@ -147,11 +155,8 @@ class StepTokens:
         """Leave the allowed tokens as they are and nothing else."""
         chosen = batch.using(self.feature)
         bits = np.stack([batch.allowed[int(row)] for row in batch.rows[chosen]])
-        # Inverted while it is 32 times smaller; the bytes are then 0 or 1, as those of a bool tensor.
-        bytes_ = np.unpackbits(np.invert(bits.astype("<i4", copy=False)).view(np.uint8), axis=1, bitorder="little")
-        forbidden = self._transfers.upload(bytes_.view(np.bool_)[:, : self._vocab_size])
-        if len(chosen) == len(logits):
-            logits.masked_fill_(forbidden, NEVER)
-            return
-        for i, row in zip(chosen.tolist(), forbidden):
-            logits[i].masked_fill_(row, NEVER)
+        uploaded = self._transfers.upload(bits.astype(np.int32, copy=False))
+        ends = [*(np.flatnonzero(np.diff(chosen) != 1) + 1).tolist(), len(chosen)]
+        for begin, end in zip([0, *ends], ends):  # rows that follow each other at once
+            first = int(chosen[begin])
+            self._mask(logits[first : first + end - begin], uploaded[begin:end])

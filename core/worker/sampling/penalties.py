@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -11,6 +12,9 @@ from torch import Tensor
 from core.engine.sampling import SamplingParams
 from core.worker.sampling.batch import Feature, SampleBatch
 from core.worker.transfers import Transfers
+
+if TYPE_CHECKING:
+    from core.ops.registry import Op
 
 MOST_COUNTED = 65
 """Tokens that are added to a row's counts one by one; a row that is further behind is counted anew."""
@@ -22,13 +26,17 @@ class Penalties:
     Rows with a penalty get a slot in `counts (slots, vocab)` and `prompt (slots, vocab)`; both grow on demand. Counts
     follow the token pool: what a step gained is added, and a row that moved otherwise is counted anew. Drafts are added
     to a copy, as they may be wrong.
+
+    Args:
+        penalize: The form of that operation to use.
     """
 
     feature = Feature.PENALTIES
 
-    def __init__(self, max_rows: int, vocab_size: int, transfers: Transfers) -> None:
+    def __init__(self, max_rows: int, vocab_size: int, transfers: Transfers, penalize: Op) -> None:
         self._vocab_size = vocab_size
         self._transfers = transfers
+        self._penalize = penalize
         self._slots = np.full(max_rows, -1, dtype=np.int64)
         self._counted = np.full(max_rows, -1, dtype=np.int64)
         self._strengths = np.zeros((3, max_rows), dtype=np.float32)
@@ -59,12 +67,8 @@ class Penalties:
         counts = self._counts[slots]
         if batch.ahead is not None:
             self._count_drafts(batch, chosen, batch.ahead[chosen], counts)
-        repetition, frequency, presence = self._transfers.upload(self._strengths[:, rows])[:, :, None]
-        index = self._transfers.upload(chosen)
-        values = logits[index]
-        factor = torch.where(values > 0, 1.0 / repetition, repetition)
-        values = torch.where(self._prompt[slots] | (counts > 0), values * factor, values)
-        logits[index] = values - frequency * counts - presence * (counts > 0)
+        index, strengths = self._transfers.upload(chosen), self._transfers.upload(self._strengths[:, rows])
+        self._penalize(logits, index, counts, self._prompt[slots], strengths)
 
     def _take_slot(self) -> int:
         if not self._free:

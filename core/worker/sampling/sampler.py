@@ -52,7 +52,8 @@ class Sampler:
     """Chooses one token for each sampled row. Holds the sampling parameters of all rows.
 
     Args:
-        pick: Returns the form of an operation (`argmax`, `draw`); None takes the reference forms.
+        pick: Returns the form of an operation (`argmax`, `draw`, those of `core.ops.logits`); None takes the reference
+            forms.
 
     Attributes:
         params: Per-row numbers and feature bits.
@@ -75,11 +76,11 @@ class Sampler:
         self._part = max(1, PART_ELEMENTS // vocab_size)
         self._processors: tuple[LogitsProcessor, ...] = (
             AllowedTokens(vocab_size, transfers),
-            StepTokens(vocab_size, transfers),
+            StepTokens(transfers, pick("mask_tokens")),
             BadWords(vocab_size, transfers),
             MinTokens(vocab_size, transfers),
-            LogitBias(vocab_size, transfers),
-            Penalties(max_rows, vocab_size, transfers),
+            LogitBias(vocab_size, transfers, pick("add_bias")),
+            Penalties(max_rows, vocab_size, transfers, pick("penalize")),
         )
         self._one_position = [one for one in plugged if not one.drafts]
         early = [one for one in plugged if not one.processor.is_argmax_invariant]

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from core.api.commands import Command
-from core.cli.main import COMMANDS
+from core.cli.main import COMMANDS, HAVE_CASES, parser_for
+from core.cli.tree import commands
 from core.testing.conformance.outcome import Failed, Level, NotApplicable, Unavailable, checks, require
 from core.testing.conformance.samples import CommandSample
 from core.testing.conformance.subject import Subject
@@ -30,6 +31,10 @@ def its_name_is_free(subject: Subject) -> None:
     """No command of core has its name: core's own come first, so that it would never run."""
     name = subject.entry.name
     require(name not in COMMANDS, f"`core {name}` is a command of core's")
+    command, _, case = name.partition("-")
+    if command in HAVE_CASES:
+        mine = dict(commands(parser_for(command, plugged=False)))
+        require(f"{command} {case}" not in mine, f"`core {command} {case}` is core's")
     plain = name.replace("-", "").replace("_", "").isalnum() and not name.startswith("-")
     require(plain, f"{name!r} cannot be typed as a command")
 

@@ -16,14 +16,11 @@ from core.api.experts import Routing
 from core.api.rotary import RopeConfig
 from core.ops.experts import preference, weights_of
 from core.ops.rotary import rotary_table
-from core.ops.sampling import MIN_P, TEMPERATURE, TOP_K, TOP_P, UNIFORM
-from core.ops.truncation import cutoffs
+from core.testing.conformance.tools.choosing import CHOOSING
 from core.testing.conformance.tools.recurrences import RECURRENCES
 from core.testing.conformance.tools.shapes import Make, Maker, Named, OpShape, Settle, Sizes
 
 _POSITIONS = 4096
-_EDGE = 1e-5
-"""Probability that sums of float32 may be off by."""
 
 
 _WIDTHS = (1, 2, 7, 8, 15, 16, 17, 31, 32, 33, 48, 63, 64, 65, 100, 128, 129, 256, 300, 576, 1000, 1024, 1536, 4096)
@@ -75,62 +72,6 @@ def _rotary(make: Maker, sizes: Sizes) -> tuple[Any, ...]:
     )
     q, k = (make.activations(rows, sizes[name], head_dim) for name in ("heads", "kv_heads"))
     return make.indices(rows, _POSITIONS), q, k, rotary_table(config, _POSITIONS).to(make.dtype)
-
-
-def _argmax(make: Maker, sizes: Sizes) -> tuple[Any, ...]:
-    logits = make.activations(sizes["rows"], sizes["vocabulary"])
-    # Equal values, of which the first counts.
-    return (logits.mul(4).round().div(4),)
-
-
-def _settle_argmax(arguments: Sequence[Any], found: list[Tensor], due: list[Tensor]) -> list[Tensor]:
-    """A row that holds a NaN has any place."""
-    best, places = due
-    free = best.isnan() & (found[1] >= 0) & (found[1] < arguments[0].shape[-1])
-    return [found[0], torch.where(free, places, found[1])]
-
-
-def _draw(make: Maker, sizes: Sizes) -> tuple[Any, ...]:
-    rows, vocabulary, entries = sizes["rows"], sizes["vocabulary"], sizes["rows"]
-    logits = make.activations(rows, vocabulary).mul(2)
-    chosen = make.indices(entries, rows) if sizes["indexed"] and rows else None
-    uniform = torch.rand(4, entries, generator=make.rng, dtype=torch.float64)
-    numbers = torch.zeros(5, entries, dtype=torch.float64)
-    numbers[TEMPERATURE] = 0.5 + uniform[0]
-    numbers[UNIFORM] = uniform[1]
-    numbers[TOP_P] = 1.0
-    if sizes["truncated"]:
-        numbers[TOP_K] = (uniform[2] * min(vocabulary, 50)).floor()
-        numbers[TOP_P] = 0.5 + uniform[3] / 2
-        numbers[MIN_P] = uniform[2] / 10
-    return logits, chosen, numbers, Named(truncated=bool(sizes["truncated"]))
-
-
-def _settle_draw(arguments: Sequence[Any], found: list[Tensor], due: list[Tensor]) -> list[Tensor]:
-    """An unsound row has any token, and rounding may move a draw over the edge between two of them."""
-    logits, rows, numbers, named = arguments
-    values, token = (logits if rows is None else logits[rows]).float(), found[0]
-    if not values.numel() or token.shape != due[0].shape or not bool(((token >= 0) & (token < values.shape[-1])).all()):
-        return found
-    best = values.amax(-1, keepdim=True)
-    sound = best.isfinite()
-    scaled = torch.where(sound, values - best, 0.0) / numbers[TEMPERATURE, :, None].float()
-    if named["truncated"]:
-        low = cutoffs(
-            scaled, numbers[TOP_K, :, None].long(), *(numbers[row, :, None].float() for row in (TOP_P, MIN_P))
-        )
-        scaled = scaled.masked_fill(scaled < low, float("-inf"))
-    share = scaled.double().softmax(-1)
-    end, size = (one.gather(1, token[:, None]).flatten() for one in (share.cumsum(-1), share))
-    close = (size > 0) & (end - size - _EDGE <= numbers[UNIFORM]) & (numbers[UNIFORM] < end + _EDGE)
-    return [torch.where(close | ~sound.flatten(), due[0], token)]
-
-
-def _part_of_draw(arguments: Sequence[Any], begin: int, end: int) -> list[Any]:
-    logits, rows, numbers, named = arguments
-    if rows is None:
-        return [logits[begin:end].clone(), None, numbers[:, begin:end].contiguous(), named]
-    return [logits, rows[begin:end].clone(), numbers[:, begin:end].contiguous(), named]
 
 
 _ROUTINGS = (
@@ -228,19 +169,6 @@ _ROTARY = OpShape(
     {"rows": 512, "heads": 32, "kv_heads": 8, "head_dim": 128, "rotary_dim": 128},
     lambda sizes: sizes["rotary_dim"] <= sizes["head_dim"],
 )
-_VOCABULARIES = (1, 2, 31, 64, 97, 1000, 4099)
-_ARGMAX = OpShape(
-    {"vocabulary": _VOCABULARIES}, _argmax, (0,), {"rows": 64, "vocabulary": 32000}, settle=_settle_argmax
-)
-_DRAW = OpShape(
-    {"vocabulary": _VOCABULARIES, "indexed": (0, 1), "truncated": (0, 1)},
-    _draw,
-    (0,),
-    {"rows": 32, "vocabulary": 32000, "indexed": 0, "truncated": 0},
-    settle=_settle_draw,
-    part=_part_of_draw,
-)
-
 __all__ = ["SHAPES", "Make", "Maker", "Named", "OpShape", "Settle", "Sizes"]
 
 SHAPES: Mapping[str, OpShape] = types.MappingProxyType(
@@ -259,8 +187,7 @@ SHAPES: Mapping[str, OpShape] = types.MappingProxyType(
         "route": _ROUTE,
         "add_identities": _ADD_IDENTITIES,
         **RECURRENCES,
-        "argmax": _ARGMAX,
-        "draw": _DRAW,
+        **CHOOSING,
     }
 )
 """Operation -> how its arguments are made."""

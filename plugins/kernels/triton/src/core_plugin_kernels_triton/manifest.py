@@ -3,5 +3,45 @@
 from __future__ import annotations
 
 from core_plugin_kernels_triton.attention.spec import TRITON
+from core_plugin_kernels_triton.ops.spec import (
+    ADD_BIAS,
+    ADD_LAYER_NORM,
+    ADD_RMS_NORM,
+    ARGMAX,
+    DRAW,
+    GELU,
+    GELU_AND_MUL,
+    GELU_TANH,
+    GELU_TANH_AND_MUL,
+    LAYER_NORM,
+    LOOKUP,
+    MASK_TOKENS,
+    PENALIZE,
+    RMS_NORM,
+    ROTARY,
+    ROTARY_INTERLEAVED,
+    SILU_AND_MUL,
+)
+from core_plugin_kernels_triton.tune.spec import BENCH_TUNE
 
-__all__ = ["TRITON"]
+__all__ = [
+    "ADD_BIAS",
+    "ADD_LAYER_NORM",
+    "ADD_RMS_NORM",
+    "ARGMAX",
+    "BENCH_TUNE",
+    "DRAW",
+    "GELU",
+    "GELU_AND_MUL",
+    "GELU_TANH",
+    "GELU_TANH_AND_MUL",
+    "LAYER_NORM",
+    "LOOKUP",
+    "MASK_TOKENS",
+    "PENALIZE",
+    "RMS_NORM",
+    "ROTARY",
+    "ROTARY_INTERLEAVED",
+    "SILU_AND_MUL",
+    "TRITON",
+]

@@ -7,3 +7,4 @@ GREET = CommandSpec(
     summary="Say hello",
     options="seam_command.options:GreetOptions",
 )
+BENCH_GREET = GREET.replace(name="bench-greet", impl="seam_command.command:BenchGreet", options=None)

@@ -1,0 +1,1 @@
+"""`core bench tune`: sizes of tiles, timed on the card at hand."""

@@ -1,0 +1,31 @@
+"""The conformance kit over the operations, in the interpreter: all of it in `make test-all`, two here."""
+
+import pytest
+from core_plugin_kernels_triton.ops import spec
+
+from core.api.descriptors import KernelSpec
+from core.testing.conformance import Level, run
+
+KERNELS = sorted(one.name for one in vars(spec).values() if isinstance(one, KernelSpec))
+
+
+@pytest.fixture
+def small_tiles():
+    """The kit has large arguments: tiles are those of the interpreter's table."""
+
+
+def failures(name):
+    (report,) = run(name, level=Level.L1).plugins
+    assert {one.status for one in report.outcomes} <= {"passed", "skipped", "failed"}
+    return {one.check: one.message for one in report.failures}
+
+
+@pytest.mark.parametrize("name", ["triton_mask_tokens", "triton_lookup"])
+def test_a_kernel_passes(name):
+    assert failures(name) == {}
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", KERNELS)
+def test_every_kernel_passes(name):
+    assert failures(name) == {}
