@@ -18,6 +18,7 @@ from pathlib import Path
 from core.api.errors import PluginError
 from core.cli.help import spellings
 from core.cli.main import COMMANDS, add_common
+from core.cli.plugged import is_case
 from core.cli.tree import commands as commands_of
 from core.cli.tree import whole_parser
 from core.config.environment import SETTINGS
@@ -189,9 +190,18 @@ def _plugin_commands(catalogue: Catalogue) -> Iterator[str]:
         yield ""
     for candidate in _candidates(catalogue, [COMMAND.group]):
         parser = argparse.ArgumentParser(add_help=False, description=candidate.descriptor.summary)
-        instantiate(candidate.descriptor.impl, candidate.entry).register(parser)
-        yield from (f"### core {candidate.entry.name}", "", f"From {candidate.entry.dist}.", "")
-        yield from _command(candidate.entry.name, parser)
+        instantiate(candidate, {}).register(parser)
+        name = _spoken(candidate.entry.name)
+        if " " not in name:  # else it has a heading of its own
+            yield from (f"### core {name}", "")
+        yield from _command(name, parser)
+        yield from (f"From {candidate.entry.dist}.", "")
+
+
+def _spoken(name: str) -> str:
+    """Return what a user types for a plugin's command: `bench-tune` is a case of `core bench`."""
+    command, _, case = name.partition("-")
+    return f"{command} {case}" if is_case(name, COMMANDS) and case else name
 
 
 def _environment() -> Iterator[str]:
