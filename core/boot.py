@@ -172,8 +172,8 @@ class Resolver:
         implementation, shape = find_model(self.selector, select.model_impl, checkpoint)
         self.reports[-1].notes += described(model)
         self._warn(*doubts(stored, shape, model), code="CORE-C201")
-        platform, probe, index = chosen
-        return Foundation(platform, probe, source, files, loader, reader, checkpoint, implementation, shape, index)
+        found = chosen.candidate, chosen.probe
+        return Foundation(*found, source, files, loader, reader, checkpoint, implementation, shape, chosen.index)
 
     def _prepare(self, platform: Candidate) -> None:
         """Hand on the variables of a platform that is about to be probed."""

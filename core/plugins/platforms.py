@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
 
 from core.api.descriptors import PlatformSpec
 from core.api.errors import CoreError, PluginError
@@ -21,7 +21,8 @@ _ASK = re.compile(r"(?P<name>[^:@]+):(?P<index>\d+)(?P<dist>@.+)?")
 """One device of a platform: `name:index`, `name:index@distribution`."""
 
 
-class ChosenPlatform(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class ChosenPlatform:
     """A platform and one of its devices.
 
     Attributes:

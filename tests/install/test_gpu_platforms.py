@@ -16,7 +16,7 @@ def test_what_is_installed_and_finds_no_device_gives_a_reason_and_no_error(envir
         [environment.core, "plugins", "why", "--json", "--platform", "auto"], cwd=neutral, timeout=120
     )
     report = next(one for one in json.loads(done.stdout)["selections"] if one["group"] == "core.platforms")
-    rows = {row["name"]: row for row in report["rows"]}
+    rows = {row["name"]: row for row in report["candidates"]}
     assert rows["cpu"]["state"] == "chosen"
     for name in PLATFORMS:
         assert rows[name]["state"] == "rejected" and len(rows[name]["reasons"]) == 1

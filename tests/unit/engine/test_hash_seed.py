@@ -246,6 +246,7 @@ NO_CONTENT = {
     "options.model.convert",
     "options.model.pooling",
     "options.kv.kv_memory",
+    "device_index",
     "options.kv.memory_fraction",
     "options.kv.num_blocks",
     "options.kv.prefix_caching",

@@ -127,11 +127,11 @@ def test_a_card_is_told_with_what_it_can_do(name, floats):
 @pytest.mark.parametrize(
     ("name", "prefers"),
     [
-        ("A100", "flashinfer"),
+        ("A100", "flash_attn"),
         ("H100", "flash_attn"),
         ("B200", "flashinfer"),
         ("GB300", "cutlass_mla"),
-        ("RTX 5090", "flash_attn"),
+        ("RTX 5090", "flashinfer"),
     ],
 )
 def test_cards_prefer_what_is_made_for_them(name, prefers):

@@ -12,7 +12,7 @@ from torch import Tensor
 from core.api.errors import EngineError
 
 if TYPE_CHECKING:
-    from torch.distributed import Store
+    from torch._C._distributed_c10d import Store
 
 LIBRARIES = {"nccl": "NCCL", "xccl": "XCCL", "gloo": "Gloo"}
 """Backends of torch.distributed, and what their makers call them."""

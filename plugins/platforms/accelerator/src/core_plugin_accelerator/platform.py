@@ -19,7 +19,7 @@ from core_plugin_accelerator.stream import DeviceStream
 from core_plugin_accelerator.uploads import PinnedUploads
 
 if TYPE_CHECKING:
-    from torch.distributed import Store
+    from torch._C._distributed_c10d import Store
 
 _LOG = logging.getLogger(__name__)
 

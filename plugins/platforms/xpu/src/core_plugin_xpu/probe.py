@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from core_plugin_accelerator import Card, TorchBuild, absent, found, points_of, torch_build
+from core_plugin_accelerator import Card, Fact, TorchBuild, absent, found, points_of, torch_build
 
 from core.api.verdict import ProbeResult
 from core_plugin_xpu.devices import family_of, is_client
@@ -54,7 +54,7 @@ def look(environ: Mapping[str, str], torch: TorchBuild, library: Any = None, roo
 def card(name: str, pci_id: int, memory: int, *, integrated: bool = False) -> Card:
     """Return a card by its PCI device id."""
     family = family_of(pci_id)
-    facts = {"fp8_dtype": "float8_e4m3fn", "client": is_client(name), "integrated": integrated}
+    facts: dict[str, Fact] = {"fp8_dtype": "float8_e4m3fn", "client": is_client(name), "integrated": integrated}
     if family is None:
         unfit = f"{name} (PCI device 0x{pci_id:04x}) is of no architecture that torch runs on"
         return Card(name, "unknown", memory, facts=facts, unfit=unfit)
