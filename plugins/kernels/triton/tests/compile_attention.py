@@ -56,7 +56,12 @@ def main(name, dtype, kv_dtype, head_dim):
     table = sizes("attention", sections)
     row = power_of_two(head_dim) * dtype.itemsize
     tiles = Tiles(
-        _fitting(table["prompt"], row), _fitting(table["few"], row), table["stored"], table["split"], table["splits"]
+        _fitting(table["prompt"], row),
+        _fitting(table["few"], row),
+        table["stored"],
+        table["merged"],
+        table["split"],
+        table["splits"],
     )
     f = form_of(site, 16, kv_dtype, tiles)
     kept = torch.uint8 if kv_dtype in FLOAT8 else kv_dtype
@@ -79,6 +84,7 @@ def main(name, dtype, kv_dtype, head_dim):
         "PAIRS": False,
         "ROWS": f.stored,
         "FEW": f.few,
+        "HEADS": f.merged,
     }
     prompt = {**constants, "BLOCK_M": f.prompt_m, "BLOCK_N": f.prompt_n}
     single = {**constants, "BLOCK_M": f.few_m, "BLOCK_N": f.few_n}

@@ -95,7 +95,7 @@ def test_offsets_are_of_64_bits():
 @pytest.mark.parametrize("names", CARDS, ids=lambda names: names[-1])
 def test_tables_have_tiles_for_every_card(names):
     table = sizes("attention", names)
-    powers = [table["splits"], table["split"], table["stored"]]
+    powers = [table["splits"], table["split"], table["stored"], table["merged"]]
     for part in ("prompt", "few"):
         limits = [one["bytes"] for one in table[part]]
         assert limits == sorted(limits)
