@@ -62,7 +62,7 @@ def test_chunks_prefixes_and_graphs_give_the_tokens_of_the_reference(plugins, ll
 def test_preempted_rows_without_graphs_give_the_same(plugins, llama, prompts):
     plugins("fake_device", "triton_interpreted")
     short = [{"prompt_token_ids": one["prompt_token_ids"][:count]} for one, count in zip(prompts, (12, 14, 3, 13))]
-    options = {"num_blocks": 6, "tokens": 20, "overlap_depth": 0}
+    options = {"num_blocks": 6, "overlap_depth": 0}
     due = answers(llama, short, platform="cpu", attention_backend="torch_sdpa", **options)
     found = answers(llama, short, platform="fake", attention_backend="triton_eager", **options)
     same(found, due)

@@ -1,11 +1,12 @@
 """Compiles the attention kernels for cards that are not here: run by `test_triton_compiles` in its own process.
 
-Arguments: `cuda:90` or `hip:gfx942`, the dtype of queries, that of the cache, the size of a head. Prints JSON: bytes
-of shared memory that each kernel takes.
+Arguments: `cuda:90` or `hip:gfx942`, the dtype of queries, that of the cache, the size of a head, and `all`
+or `none`: windows, caps and so on. Prints JSON: bytes of shared memory that each kernel takes.
 """
 
 import json
 import sys
+from dataclasses import replace
 
 import torch
 import triton
@@ -49,14 +50,21 @@ def compiled(kernel, pointers, constants, target, warps, stages):
     return found.metadata.shared
 
 
-def main(name, dtype, kv_dtype, head_dim):
+def main(name, dtype, kv_dtype, head_dim, terms):
     target, sections = target_of(name)
     dtype, kv_dtype, head_dim = getattr(torch, dtype), getattr(torch, kv_dtype), int(head_dim)
-    site = AttentionSite(0, 6, 2, head_dim, 1.0, window=100, softcap=1.0, sinks=True, slopes=(1.0,) * 6)
+    site = AttentionSite(0, 6, 2, head_dim, 1.0)
+    if terms == "all":
+        site = replace(site, window=100, softcap=1.0, sinks=True, slopes=(1.0,) * 6)
     table = sizes("attention", sections)
     row = power_of_two(head_dim) * dtype.itemsize
     tiles = Tiles(
-        _fitting(table["prompt"], row), _fitting(table["few"], row), table["stored"], table["split"], table["splits"]
+        _fitting(table["prompt"], row),
+        _fitting(table["few"], row),
+        table["stored"],
+        table["merged"],
+        table["split"],
+        table["splits"],
     )
     f = form_of(site, 16, kv_dtype, tiles)
     kept = torch.uint8 if kv_dtype in FLOAT8 else kv_dtype
@@ -72,14 +80,17 @@ def main(name, dtype, kv_dtype, head_dim):
         "CAPPED": f.capped,
         "ALIBI": f.alibi,
         "FLOAT8": f.float8,
-        "SINKS": 1,
+        "SINKS": int(site.sinks),
         "SPLIT": f.split,
         "SPLITS": f.splits,
-        "ROTARY": head_dim // 4 * 2,
+        "ROTARY": head_dim // 4 * 2 if site.sinks else 0,
         "PAIRS": False,
         "ROWS": f.stored,
         "FEW": f.few,
+        "HEADS": f.merged,
     }
+    if terms == "none":
+        constants |= dict.fromkeys(("slopes", "sinks", "positions", "table"))
     prompt = {**constants, "BLOCK_M": f.prompt_m, "BLOCK_N": f.prompt_n}
     single = {**constants, "BLOCK_M": f.few_m, "BLOCK_N": f.few_n}
     found = {

@@ -15,6 +15,7 @@ from core.api.facets import StepShape
 CPU = torch.device("cpu")
 SMALL = {
     "stored": 8,
+    "merged": 4,
     "split": 16,
     "splits": 4,
     "prompt": [{"bytes": 65536, "m": 16, "n": 8, "warps": 1, "stages": 1}],

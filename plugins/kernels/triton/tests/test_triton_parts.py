@@ -16,6 +16,7 @@ from core_plugin_kernels_triton.attention.keys import cache_offsets
 from core_plugin_kernels_triton.attention.prompts import row_of
 from core_plugin_kernels_triton.attention.spec import TRITON
 from core_plugin_kernels_triton.attention.tiles import tiles_for
+from core_plugin_kernels_triton.launch import launch
 from core_plugin_kernels_triton.tables import sections, sizes
 
 from core.api.attention import AttentionSite
@@ -92,10 +93,24 @@ def test_offsets_are_of_64_bits():
     assert found.tolist() == [0, 42_000, 70_000 * 40_000 + 30_000, (2**31 - 1) * 40_000 + 30_000]
 
 
+def test_launches_are_torch_operations_in_the_interpreter_alone(monkeypatch):
+    """What records the operations of a step sees them there; on a device nothing stands between."""
+
+    def launch_of_a_test(x, number):
+        x.fill_(number)
+
+    operation = launch("Tensor(a!) x, float number")(launch_of_a_test)
+    assert isinstance(operation, torch._ops.OpOverload)
+    operation(found := torch.zeros(3), 2.5)
+    assert found.tolist() == [2.5] * 3
+    monkeypatch.setattr("core_plugin_kernels_triton.launch._LIBRARY", None)
+    assert launch("Tensor(a!) x, float number")(launch_of_a_test) is launch_of_a_test
+
+
 @pytest.mark.parametrize("names", CARDS, ids=lambda names: names[-1])
 def test_tables_have_tiles_for_every_card(names):
     table = sizes("attention", names)
-    powers = [table["splits"], table["split"], table["stored"]]
+    powers = [table["splits"], table["split"], table["stored"], table["merged"]]
     for part in ("prompt", "few"):
         limits = [one["bytes"] for one in table[part]]
         assert limits == sorted(limits)

@@ -161,11 +161,11 @@ def merge_kernel(
     SPLIT: tl.constexpr,
     SPLITS: tl.constexpr,
     FEW: tl.constexpr,
+    HEADS: tl.constexpr,
 ):
-    """Put the splits of one query and head together. Sums are always of `SPLITS` terms, so their order is the same."""
+    """Put the splits of one query and `HEADS` heads together. Sums are always of `SPLITS` terms, in one order."""
     row = tl.program_id(0) // queries
     query = tl.program_id(0) % queries
-    head = tl.program_id(1)
     first = tl.load(starts + row)
     count = tl.load(starts + row + 1) - first
     if (count > FEW) | (query >= count):
@@ -174,26 +174,28 @@ def merge_kernel(
     _, begin = span_of(length - count, WINDOW, CHUNK, BLOCK_N)
     size = split_size(length - begin, SPLIT, SPLITS)
     split = tl.arange(0, SPLITS)
-    made = begin + split * size < length
+    heads = tl.program_id(1) * HEADS + tl.arange(0, HEADS)
+    live = heads < KV_HEADS * GROUP
+    made = live[:, None] & (begin + split * size < length)[None, :]
     dims = tl.arange(0, BLOCK_D)
     real = dims < HEAD_DIM
-    part = ((row * queries + query) * KV_HEADS * GROUP + head).to(tl.int64) * splits + split
+    part = ((row * queries + query) * KV_HEADS * GROUP + heads).to(tl.int64)[:, None] * splits + split[None, :]
     tops = tl.load(tops_in + part * 2, mask=made, other=float("-inf"))
     totals = tl.load(tops_in + part * 2 + 1, mask=made, other=0)
-    parts = tl.load(sums_in + part[:, None] * HEAD_DIM + dims[None, :], mask=made[:, None] & real[None, :], other=0)
-    top = tl.max(tops, 0)
-    weights = tl.exp2(tops - tl.where(top == float("-inf"), 0.0, top))
-    sums = tl.sum(parts * weights[:, None], 0)[None, :]
-    total = tl.sum(totals * weights, 0) + tl.zeros([1], tl.float32)
+    places = part[:, :, None] * HEAD_DIM + dims[None, None, :]
+    sums = tl.load(sums_in + places, mask=made[:, :, None] & real[None, None, :], other=0)
+    top = tl.max(tops, 1)
+    weights = tl.exp2(tops - tl.where(top == float("-inf"), 0.0, top)[:, None])
     scale = 1.0
     if FLOAT8 > 0:
-        scale = tl.load(value_scales + head // GROUP)
-    sink = tl.zeros([1], tl.float32)
+        scale = tl.load(value_scales + heads // GROUP, mask=live, other=1)
+    sink = top
     if SINKS:
-        sink += tl.load(sinks + head)
-    mean = cast(mean_of(sums, top + tl.zeros([1], tl.float32), total, sink, scale, SINKS), out.dtype.element_ty)
-    at = (first + query).to(tl.int64) * out_token + head * HEAD_DIM + dims[None, :]
-    tl.store(out + at, mean, mask=real[None, :])
+        sink = tl.load(sinks + heads, mask=live, other=0)
+    merged = tl.sum(sums * weights[:, :, None], 1)
+    mean = cast(mean_of(merged, top, tl.sum(totals * weights, 1), sink, scale, SINKS), out.dtype.element_ty)
+    at = (first + query).to(tl.int64) * out_token + heads[:, None] * HEAD_DIM + dims[None, :]
+    tl.store(out + at, mean, mask=live[:, None] & real[None, :])
 
 
 @launch(
@@ -279,7 +281,7 @@ def attend_few(
         **same,
     )
     if not f.whole:
-        merge_kernel[rows * queries, f.kv_heads * f.group](
+        merge_kernel[rows * queries, -(-f.kv_heads * f.group // f.merged)](
             sums,
             tops,
             starts,
@@ -291,6 +293,7 @@ def attend_few(
             queries,
             splits,
             FEW=f.few,
+            HEADS=f.merged,
             num_warps=4,
             **same,
         )

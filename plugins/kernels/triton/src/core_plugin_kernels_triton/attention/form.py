@@ -25,6 +25,7 @@ class Form(NamedTuple):
         prompt_m, prompt_n: Queries times `group`, and keys, of a tile of prompts.
         few_m, few_n: The same of rows with few tokens.
         stored: Heads of tokens that one program stores.
+        merged: Heads whose splits one program puts together.
         split: Fewest keys of a split of a row, a multiple of `few_n`.
         splits: Most splits, a power of two.
         prompt_warps, prompt_stages, few_warps, few_stages: As Triton takes them.
@@ -49,6 +50,7 @@ class Form(NamedTuple):
     few_warps: int
     few_stages: int
     stored: int
+    merged: int
     split: int
     splits: int
 
@@ -97,6 +99,7 @@ def form_of(site: AttentionSite, block_size: int, kv_dtype: torch.dtype, tiles: 
         few_warps=tiles.few.warps,
         few_stages=tiles.few.stages,
         stored=tiles.stored,
+        merged=tiles.merged,
         split=tiles.split,
         splits=tiles.splits,
     )

@@ -27,12 +27,14 @@ class Tiles:
     Attributes:
         prompt, few: Of rows with many tokens, and with few (whose `m` follows from the heads).
         stored: Heads of tokens that one program stores.
+        merged: Heads whose splits one program puts together.
         split, splits: Fewest keys of a split of a row's context, and most splits.
     """
 
     prompt: Tile
     few: Tile
     stored: int
+    merged: int
     split: int
     splits: int
 
@@ -44,6 +46,7 @@ def tiles_for(device: torch.device, row_bytes: int) -> Tiles:
         prompt=_fitting(table["prompt"], row_bytes),
         few=_fitting(table["few"], row_bytes),
         stored=table["stored"],
+        merged=table["merged"],
         split=table["split"],
         splits=table["splits"],
     )
