@@ -17,7 +17,8 @@ from pathlib import Path
 
 from core.api.errors import PluginError
 from core.cli.help import spellings
-from core.cli.main import COMMANDS, add_common
+from core.cli.main import COMMANDS, HAVE_CASES, add_common
+from core.cli.plugged import is_case
 from core.cli.tree import commands as commands_of
 from core.cli.tree import whole_parser
 from core.config.environment import SETTINGS
@@ -188,10 +189,13 @@ def _plugin_commands(catalogue: Catalogue) -> Iterator[str]:
         yield "No plugin in this repository brings a command; `core --help` lists those that are installed."
         yield ""
     for candidate in _candidates(catalogue, [COMMAND.group]):
-        parser = argparse.ArgumentParser(add_help=False, description=candidate.descriptor.summary)
-        instantiate(candidate.descriptor.impl, candidate.entry).register(parser)
-        yield from (f"### core {candidate.entry.name}", "", f"From {candidate.entry.dist}.", "")
-        yield from _command(candidate.entry.name, parser)
+        told = f"{candidate.descriptor.summary} From {candidate.entry.dist}."
+        parser = argparse.ArgumentParser(add_help=False, description=told)
+        instantiate(candidate, {}).register(parser)
+        name = candidate.entry.name
+        words = name.replace("-", " ", 1) if is_case(name, HAVE_CASES) else name
+        yield from (f"### core {words}", "") if words == name else ()  # that of a case comes with it
+        yield from _command(words, parser)
 
 
 def _environment() -> Iterator[str]:
