@@ -17,7 +17,7 @@ from pathlib import Path
 
 from core.api.errors import PluginError
 from core.cli.help import spellings
-from core.cli.main import COMMANDS, add_common
+from core.cli.main import COMMANDS, HAVE_CASES, add_common
 from core.cli.plugged import is_case
 from core.cli.tree import commands as commands_of
 from core.cli.tree import whole_parser
@@ -189,19 +189,13 @@ def _plugin_commands(catalogue: Catalogue) -> Iterator[str]:
         yield "No plugin in this repository brings a command; `core --help` lists those that are installed."
         yield ""
     for candidate in _candidates(catalogue, [COMMAND.group]):
-        parser = argparse.ArgumentParser(add_help=False, description=candidate.descriptor.summary)
+        told = f"{candidate.descriptor.summary} From {candidate.entry.dist}."
+        parser = argparse.ArgumentParser(add_help=False, description=told)
         instantiate(candidate, {}).register(parser)
-        name = _spoken(candidate.entry.name)
-        if " " not in name:  # else it has a heading of its own
-            yield from (f"### core {name}", "")
-        yield from _command(name, parser)
-        yield from (f"From {candidate.entry.dist}.", "")
-
-
-def _spoken(name: str) -> str:
-    """Return what a user types for a plugin's command: `bench-tune` is a case of `core bench`."""
-    command, _, case = name.partition("-")
-    return f"{command} {case}" if is_case(name, COMMANDS) and case else name
+        name = candidate.entry.name
+        words = name.replace("-", " ", 1) if is_case(name, HAVE_CASES) else name
+        yield from (f"### core {words}", "") if words == name else ()  # that of a case comes with it
+        yield from _command(words, parser)
 
 
 def _environment() -> Iterator[str]:

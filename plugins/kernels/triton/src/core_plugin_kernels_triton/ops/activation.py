@@ -57,7 +57,7 @@ def launch_activation(x: Tensor, out: Tensor, kind: int, gated: bool) -> None:
     x, stride = rows_apart(x) if x.dim() == 2 else (x.contiguous(), x.shape[-1])
     if not gated and x.is_contiguous():
         rows, width = 1, x.numel()
-    tile = tiling(width, tiles(x.device)["activation"])
+    tile = tiling(width, tiles(x.device)["activation"], rows)
     activate[(tile.programs(rows),)](
         *(x, out, rows, width, stride, tile.blocks),
         KIND=kind,

@@ -21,7 +21,7 @@ def launch_mask(logits: Tensor, bits: Tensor) -> None:
     """Mask the logits."""
     rows, size = logits.shape
     bits = bits if bits.stride(1) == 1 else bits.contiguous()
-    tile = tiling(size, tiles(logits.device)["logits"])
+    tile = tiling(size, tiles(logits.device)["logits"], rows)
     kernels.mask_tokens[(tile.programs(rows),)](
         *(logits, bits, rows, size, logits.stride(0), bits.stride(0), tile.blocks),
         ROWS=tile.rows,
@@ -59,7 +59,7 @@ def penalize(logits: Tensor, rows: Tensor, counts: Tensor, prompt: Tensor, stren
 def launch_penalties(logits: Tensor, rows: Tensor, counts: Tensor, prompt: Tensor, strengths: Tensor) -> None:
     """Penalise the logits."""
     entries, size = counts.shape
-    tile = tiling(size, tiles(logits.device)["logits"])
+    tile = tiling(size, tiles(logits.device)["logits"], entries)
     kernels.penalize[(tile.programs(entries),)](
         *(logits, rows.contiguous(), counts.contiguous(), prompt.contiguous().view(torch.uint8)),
         *(strengths.contiguous(), entries, size, logits.stride(0), tile.blocks),

@@ -49,7 +49,7 @@ class Lookup(Product):
 def launch_look_up(ids: Tensor, weight: Tensor, out: Tensor) -> None:
     """Write the rows to `out`."""
     width = weight.shape[1]
-    tile = tiling(width, tiles(weight.device)["embedding"])
+    tile = tiling(width, tiles(weight.device)["embedding"], ids.numel())
     look_up[(tile.programs(ids.numel()),)](
         *(ids.contiguous(), weight, out, ids.numel(), width, weight.stride(0), tile.blocks),
         ROWS=tile.rows,

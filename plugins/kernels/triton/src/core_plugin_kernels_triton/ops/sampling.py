@@ -37,7 +37,7 @@ def launch_argmax(logits: Tensor, section_best: Tensor, section_places: Tensor, 
     (rows, size), sections = logits.shape, section_best.shape[1]
     sizes = tiles(logits.device)["argmax"]
     section = sizes["section"]
-    tile = tiling(min(size, section), sizes)
+    tile = tiling(min(size, section), sizes, rows)
     best_of_sections[(-(-rows // tile.rows), sections)](
         *(logits, section_best, section_places, rows, size, logits.stride(0), section, sections),
         ROWS=tile.rows,
@@ -45,7 +45,7 @@ def launch_argmax(logits: Tensor, section_best: Tensor, section_places: Tensor, 
         num_warps=tile.warps,
     )
     if sections > 1:
-        each = max(1, 1024 // power_of_two(sections))
+        each = min(max(1, 1024 // power_of_two(sections)), power_of_two(rows))
         best_of_rows[(-(-rows // each),)](
             *(section_best, section_places, best, places, rows, sections),
             ROWS=each,
@@ -74,7 +74,7 @@ def launch_draw(logits: Tensor, rows: Tensor | None, numbers: Tensor, out: Tenso
     """Write the tokens to `out`."""
     logits = logits if logits.stride(1) == 1 else logits.contiguous()
     size = logits.shape[1]
-    tile = tiling(size, tiles(logits.device)["draw"])
+    tile = tiling(size, tiles(logits.device)["draw"], len(out))
     drawing.draw[(-(-len(out) // tile.rows),)](
         *(logits, None if rows is None else rows.contiguous(), numbers.contiguous(), out),
         *(len(out), size, logits.stride(0)),

@@ -38,13 +38,16 @@ class Tiling(NamedTuple):
         return -(-rows // self.rows) * self.blocks
 
 
-def tiling(width: int, kernel: Mapping[str, int]) -> Tiling:
+def tiling(width: int, kernel: Mapping[str, int], most: int | None = None) -> Tiling:
     """Return the tiles for rows of a width, by a kernel's `tile` and `lane`.
 
-    It does not depend on how many rows there are, so that a row's sums have the same order in every batch.
+    Args:
+        most: How many rows there are, where a row's result does not depend on the tile. None: the tile is the same for
+            any number, so that sums of floats have the same order in every batch.
     """
     block = min(kernel["tile"], power_of_two(width))
     rows = kernel["tile"] // block
+    rows = rows if most is None else min(rows, power_of_two(most))
     return Tiling(rows, block, -(-width // block), warps(rows * block, kernel["lane"]))
 
 
