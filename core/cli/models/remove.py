@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from core.api.errors import CheckpointError, ConfigError, CoreError
-from core.cli.models.common import WHICH, add_flags, opened, tell
+from core.cli.models.common import KEPT, WHICH, add_flags, opened, tell
 
 if TYPE_CHECKING:
     from core.config.resolved import Options
@@ -22,21 +22,22 @@ def register(subparsers: Any) -> None:
         "rm",
         help="Remove a model from the hub's cache.",
         description="Remove models that `core ls` lists, all their revisions or --revision alone. Only what a source "
-        "fetched is removed, never a directory of your own.",
+        "fetched is removed, with the packed weights that are kept of it (MODEL:packed: these alone), never a directory "
+        "of your own.",
     )
     parser.add_argument("models", nargs="+", metavar="MODEL", help="As `core ls` prints it.")
     parser.add_argument("-y", "--yes", action="store_true", help="Do not ask.")
-    add_flags(parser, WHICH)
+    add_flags(parser, (*KEPT, *WHICH))
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Remove them; status 1 if the user says no."""
     from core.config.sizes import format_size
-    from core.plugins.stores import access_of, kept_models
+    from core.plugins.stores import access_of, kept_models, kept_weights
 
     options, selector = opened(args)
-    every = list(kept_models(selector, access_of(options.hub), tell))
+    every = [*kept_models(selector, access_of(options.hub), tell), *kept_weights(selector, tell)]
     chosen: list[Kept] = []
     for name in args.models:
         chosen += [kept for kept in _meant(every, name, options, selector) if kept not in chosen]
