@@ -22,8 +22,8 @@ def register(subparsers: Any) -> None:
         "rm",
         help="Remove a model from the hub's cache.",
         description="Remove models that `core ls` lists, all their revisions or --revision alone. Only what a source "
-        "fetched is removed, with the packed weights that are kept of it (MODEL:packed: these alone), never a directory "
-        "of your own.",
+        "fetched is removed, with packed weights that are kept of it (MODEL:packed: these alone), never a directory of "
+        "your own.",
     )
     parser.add_argument("models", nargs="+", metavar="MODEL", help="As `core ls` prints it.")
     parser.add_argument("-y", "--yes", action="store_true", help="Do not ask.")
