@@ -199,7 +199,7 @@ class KeptWeights(BaseModel):
 
 
 class WeightStore(Protocol):
-    """Runtime of a `WeightStoreSpec`, made with the plugin's options: packed weights, by keys that core makes.
+    """Runtime of a `WeightStoreSpec`: packed weights, by keys that core makes.
 
     A key stands for one content for good: whatever changes it (checkpoint, configuration, layouts) makes another key.
     Importing it, its constructor, `entries` and `remove` are torch-free. Nothing of what fails here ends a start: core

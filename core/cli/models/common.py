@@ -16,9 +16,6 @@ if TYPE_CHECKING:
 CACHE = ("hub.download_dir", *SCOPE)
 """Options of a command that looks at what is here."""
 
-KEPT = ("runtime.plugin_options",)
-"""What says where weight stores keep things."""
-
 WHICH = ("model.revision", "select.model_source", *CACHE)
 """Options that say which model is meant."""
 

@@ -7,8 +7,9 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
-from core.cli.models.common import CACHE, KEPT, add_flags, opened, tell
+from core.cli.models.common import CACHE, add_flags, opened, tell
 from core.cli.ui.tables import table
+from core.config.flags import add_plugin_flag
 
 if TYPE_CHECKING:
     from core.plugins.stores import Kept
@@ -28,7 +29,8 @@ def register(subparsers: Any) -> None:
         "listed as MODEL:packed.",
     )
     parser.add_argument("--json", action="store_true", help="Print JSON.")
-    add_flags(parser, (*KEPT, *CACHE))
+    add_plugin_flag(parser)  # says where weight stores keep things
+    add_flags(parser, CACHE)
     parser.set_defaults(run=run)
 
 

@@ -8,7 +8,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from core.api.errors import CheckpointError, ConfigError, CoreError
-from core.cli.models.common import KEPT, WHICH, add_flags, opened, tell
+from core.cli.models.common import WHICH, add_flags, opened, tell
+from core.config.flags import add_plugin_flag
 
 if TYPE_CHECKING:
     from core.config.resolved import Options
@@ -27,7 +28,8 @@ def register(subparsers: Any) -> None:
     )
     parser.add_argument("models", nargs="+", metavar="MODEL", help="As `core ls` prints it.")
     parser.add_argument("-y", "--yes", action="store_true", help="Do not ask.")
-    add_flags(parser, (*KEPT, *WHICH))
+    add_plugin_flag(parser)  # says where weight stores keep things
+    add_flags(parser, WHICH)
     parser.set_defaults(run=run)
 
 
