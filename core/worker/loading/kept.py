@@ -112,10 +112,12 @@ class KeptWeights:
             return
         tensors = dict(self._tensors())
         about = {"model": self._config.files.reference}
+        wanted = self._given_up
         try:
-            self._active.guard(
-                planned, "keep()", store.keep, self._key, tensors, about, lambda: not self._given_up.is_set()
+            done = self._active.guard(
+                planned, "keep()", store.keep, self._key, tensors, about, lambda: not wanted.is_set()
             )
+            log.info("packed weights are %s by weight store %s", "kept" if done else "not kept", planned.owner)
         except CoreError as error:
             self._warn(error)
 
