@@ -42,6 +42,7 @@ from core.plugins.kinds import (
     ROUTE,
     SCHEDULER,
     STAT_SINK,
+    WEIGHT_STORE,
     WEIGHT_TRANSFER,
     kind_of,
 )
@@ -247,6 +248,8 @@ class Resolver:
             chosen.append(self.selector.choose(PARTICIPANT, name, check=runs_here, subject=device))
         if select.weight_transfer:
             chosen.append(self.selector.choose(WEIGHT_TRANSFER, select.weight_transfer))
+        if select.weight_store:
+            chosen.append(self.selector.choose(WEIGHT_STORE, select.weight_store))
         if task.decodes:
             chosen += choose_backends(self.selector, select.structured_output)
         chosen += choose_io_processor(self.selector, select.io_processor, base.checkpoint, task.pooling)

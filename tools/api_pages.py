@@ -54,6 +54,7 @@ PAGES = (
     _page("quantization", "Quantization methods", "quantization forms", "Format"),
     _page("models", "Models", "models layers shapes experts states ranks rotary configs", "ChatTemplates"),
     _page("weight_transfer", "Weight transfer", names="WeightReceiver WeightManifest"),
+    _page("weight_stores", "Weight stores", names="WeightStore KeptWeights"),
     _page("tool_parsers", "Tool parsers", "parsers"),
     _page("kv_connectors", "KV connectors", "connectors", "KVConnectorWorker"),
     _page("kernels", "Kernels", "kernels products", "Product WrappedProduct"),

@@ -80,6 +80,7 @@ if TYPE_CHECKING:
         ToolParserSpec,
         ToolServerSpec,
         WeightLoaderSpec,
+        WeightStoreSpec,
         WeightTransferSpec,
     )
     from core.api.drafters import Drafter, DrafterContext
@@ -166,10 +167,12 @@ if TYPE_CHECKING:
     from core.api.weights import (
         CheckpointInfo,
         CheckpointReader,
+        KeptWeights,
         ModelFiles,
         ModelSource,
         WeightManifest,
         WeightReceiver,
+        WeightStore,
         WeightTensor,
     )
 
@@ -191,7 +194,7 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
             "AttentionRequest AttentionSpec CommandSpec Descriptor DESCRIPTORS DrafterSpec ExecutorSpec "
             "IOProcessorSpec KernelSpec KVConnectorSpec LogitsSpec ModelSourceSpec ModelSpec ParticipantSpec "
             "PlatformSpec QuantSpec RouteSpec SchedulerPolicySpec StatSinkSpec StructuredOutputSpec ToolParserSpec "
-            "ToolServerSpec WeightLoaderSpec WeightTransferSpec"
+            "ToolServerSpec WeightLoaderSpec WeightStoreSpec WeightTransferSpec"
         ),
         "drafters": "Drafter DrafterContext",
         "errors": "CheckpointError ConfigError CoreError EngineError PluginError RequestError",
@@ -239,7 +242,8 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
         "tool_servers": "RemoteTool ToolResult ToolServerClient ToolServerError ToolSession",
         "verdict": "ProbeResult Verdict",
         "weights": (
-            "CheckpointInfo CheckpointReader ModelFiles ModelSource WeightManifest WeightReceiver WeightTensor"
+            "CheckpointInfo CheckpointReader KeptWeights ModelFiles ModelSource WeightManifest WeightReceiver "
+            "WeightStore WeightTensor"
         ),
     }
 )
@@ -345,6 +349,7 @@ __all__ = [
     "KVManager",
     "KVSpec",
     "KeepsModels",
+    "KeptWeights",
     "KernelRequest",
     "KernelSpec",
     "KnowsThinking",
@@ -454,6 +459,8 @@ __all__ = [
     "WeightReceiver",
     "WeightRules",
     "WeightShape",
+    "WeightStore",
+    "WeightStoreSpec",
     "WeightTensor",
     "WeightTransferSpec",
     "WorkerParticipant",

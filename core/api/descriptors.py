@@ -308,6 +308,12 @@ class WeightTransferSpec(Descriptor):
     sender: str | None = None
 
 
+class WeightStoreSpec(Descriptor):
+    """A place on this machine for weights in the form that products use. `impl` is a `WeightStore`."""
+
+    group: ClassVar[str] = "core.weight_stores"
+
+
 class ExecutorSpec(Descriptor):
     """How workers are run. `impl` is an `Executor` (torch-free to import)."""
 
@@ -485,6 +491,7 @@ DESCRIPTORS: dict[str, type[Descriptor]] = {
         ToolParserSpec,
         KVConnectorSpec,
         WeightTransferSpec,
+        WeightStoreSpec,
         ExecutorSpec,
         SchedulerPolicySpec,
         KernelSpec,

@@ -54,6 +54,15 @@ class Product:
     def __init__(self, place: ProductPlace, options: Mapping[str, Any]) -> None:
         self.place = place
 
+    @property
+    def layout(self) -> str:
+        """What tells apart the contents that `pack` and `finish` may give the parameters, for equal parts: the format,
+        its version, whatever of the machine or the options it depends on. Where it is not empty, parameters may be
+        kept in a weight store, and given to another product of this class, place and layout. `finish` then keeps their
+        names, dtypes and numbers of dimensions, and makes none larger.
+        """
+        return ""
+
     def sizes(self) -> Sizes:
         """Return shape and dtype of every parameter; core allocates them before the first part is packed."""
         raise NotImplementedError
@@ -91,6 +100,14 @@ class WrappedProduct(Product):
     def __init__(self, inner: Product) -> None:
         super().__init__(inner.place, {})
         self.inner = inner
+
+    @property
+    def layout(self) -> str:
+        """The other's, unless a subclass packs in another way and does not say how."""
+        own = type(self)
+        same = all(getattr(own, name) is getattr(WrappedProduct, name) for name in ("sizes", "pack", "finish"))
+        inner = self.inner
+        return f"{type(inner).__module__}.{type(inner).__qualname__} {inner.layout}" if same and inner.layout else ""
 
     def sizes(self) -> Sizes:
         """Return the other's parameters."""

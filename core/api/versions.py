@@ -16,6 +16,7 @@ API_VERSIONS: dict[str, int] = {
     "core.weight_transfer": 1,
     "core.tool_parsers": 1,
     "core.kv_connectors": 2,
+    "core.weight_stores": 1,
     "core.weight_loaders": 1,
     "core.model_sources": 1,
     "core.executors": 1,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pydantic import BaseModel, ConfigDict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
     import torch
@@ -70,6 +70,8 @@ class CheckpointInfo(BaseModel):
         pooling: How the checkpoint's makers pool, where they say so: `method`, `normalize`, `dense`, `prompts` and
             `default_prompt` as in `PoolingShape`,
             `max_length` in tokens.
+        files: Paths of the files that hold tensor data, in the order in which `tensors` reads them. Empty where that is
+            not told: packed weights of the checkpoint are then not kept.
         tokenizer_fault: Why it has no tokenizer, as far as that is told without reading one ("there is no
             tokenizer.json in DIR"); empty otherwise. A model that generates is then refused before it is loaded.
     """
@@ -89,6 +91,7 @@ class CheckpointInfo(BaseModel):
     config_file: str = ""
     license: str | None = None
     pooling: dict[str, Any] = {}
+    files: tuple[str, ...] = ()
     tokenizer_fault: str = ""
 
 
@@ -172,4 +175,61 @@ class WeightReceiver(Protocol):
 
     def end(self) -> None:
         """Release what `begin` opened, after commit as after abort."""
+        ...
+
+
+class KeptWeights(BaseModel):
+    """Packed weights that a store has.
+
+    Attributes:
+        key: What they are kept under.
+        model: Model that they were made from, as its user named it.
+        path: The file or directory that holds them.
+        num_bytes: What they take there.
+        used: When they were last opened or written, in seconds since 1970, if that is known.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    key: str
+    model: str
+    path: str
+    num_bytes: int
+    used: float | None = None
+
+
+class WeightStore(Protocol):
+    """Runtime of a `WeightStoreSpec`: packed weights, by keys that core makes.
+
+    A key stands for one content for good: whatever changes it (checkpoint, configuration, layouts) makes another key.
+    Importing it, its constructor, `entries` and `remove` are torch-free. Nothing of what fails here ends a start: core
+    warns, and packs the weights as without a store.
+    """
+
+    def open(self, key: str) -> Mapping[str, Tensor] | None:
+        """Return the tensors kept under `key`, or None if there are none, or none that are whole.
+
+        They are ordinary host tensors (contiguous, 64-byte aligned, writable without changing what is kept) and should
+        be mapped, not read.
+        """
+        ...
+
+    def keep(
+        self, key: str, tensors: Mapping[str, Tensor], about: Mapping[str, str], wanted: Callable[[], bool]
+    ) -> bool:
+        """Keep tensors under `key`, all or none; return whether they are kept. Called on a thread of its own.
+
+        Args:
+            tensors: On any device, in any order; they are in use, and must not be changed.
+            about: For people: `model`, the model as its user named it.
+            wanted: Asked every few MiB; False: stop soon, and keep nothing.
+        """
+        ...
+
+    def entries(self) -> Iterable[KeptWeights]:
+        """Return what is kept, in any order."""
+        ...
+
+    def remove(self, key: str) -> int:
+        """Remove what is kept under `key`; return the bytes that are freed, 0 if there was nothing."""
         ...

@@ -74,18 +74,23 @@ def add_option_flags(parser: CoreParser, *, positional_model: bool = False) -> N
         )
     general = parser.add_argument_group("configuration", "flag > CORE_* environment > --config file > default")
     general.add_argument("--config", metavar="FILE", default=None, help="TOML or YAML file. [CORE_CONFIG]")
-    general.add_argument(
+    add_plugin_flag(general)
+    groups = {name: parser.add_argument_group(name, text) for name, text in section_help().items()}
+    for field in option_fields():
+        _add(groups[field.section], field)
+    parser.spellings.update(dotted_spellings())
+    parser.foreign = True
+
+
+def add_plugin_flag(parser: argparse._ActionsContainer) -> None:
+    """Add `--opt`."""
+    parser.add_argument(
         "--opt",
         action="append",
         default=[],
         metavar="NAME.KEY=VALUE",
         help="Option of a plugin; the value is JSON or a plain text. Repeatable.",
     )
-    groups = {name: parser.add_argument_group(name, text) for name, text in section_help().items()}
-    for field in option_fields():
-        _add(groups[field.section], field)
-    parser.spellings.update(dotted_spellings())
-    parser.foreign = True
 
 
 SCOPE = ("select.plugins", "select.disable_plugin", "select.plugin_file")

@@ -192,6 +192,9 @@ class SelectOptions(_Section):
     )
     kv_connector: list[str] = Field([], description="KV connectors, in the order they are asked.")
     weight_transfer: str | None = Field(None, description="Weight-transfer engine; none by default.")
+    weight_store: str | None = Field(
+        None, description="Where weights are kept in their packed form for the next start; none by default."
+    )
     structured_output: str | None = Field(
         None, description="Structured-output backends in the order they are tried; auto: every one installed; or none."
     )

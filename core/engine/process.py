@@ -169,7 +169,8 @@ def _run(bootstrap: Bootstrap) -> int:
     sender.start()
     try:
         config = EngineConfig.model_validate_json(bootstrap.config)
-        read_ahead(Path(config.checkpoint.path))
+        if config.plan.one("core.weight_stores") is None:  # whose files are read instead, if it has them
+            read_ahead(Path(config.checkpoint.path))
         core = EngineCore.start(config, on_progress=sender.put)
         _serve(core, sender, Receiver(bootstrap.inbox))
     except BaseException as error:

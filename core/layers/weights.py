@@ -59,6 +59,24 @@ class WeightGroup:
             self.sizes = product.sizes()
         self.layers: list[Parameterised] = []
 
+    @property
+    def identity(self) -> str:
+        """What tells the group's final parameters apart from others made of the same checkpoint tensors; empty where
+        the product names no layout.
+        """
+        product, layout = self.product, self.product.layout
+        if not layout:
+            return ""
+        forms = [form.key for form in product.place.forms]
+        sizes = [(name, tuple(shape), str(dtype)) for name, (shape, dtype) in self.sizes.items()]
+        kind = f"{type(product).__module__}.{type(product).__qualname__}"
+        made = (kind, layout, self.owners, product.place.method, dict(product.place.dims), str(product.place.dtype))
+        return repr((self.site, self.cuts, forms, sizes, made))
+
+    def kept(self, params: Params) -> KeptFilling:
+        """Return the filling that has final parameters already, of a group of the same identity."""
+        return KeptFilling(self, params)
+
     def undivided(self, index: int) -> bool:
         """Whether a part is read as a whole, and cut then: one of its tensors cannot be taken in pieces."""
         complete = self.cuts.outputs[index].complete and self.cuts.inputs.complete
@@ -106,6 +124,22 @@ class WeightGroup:
         with blamed(self.owners[1], f"finish() of '{self.prefix}'"):
             ready = self.product.finish(params)
         return [(layer, ready) for layer in self.layers]
+
+
+class KeptFilling:
+    """Final parameters that were kept: the checkpoint's tensors are let go unread."""
+
+    def __init__(self, group: WeightGroup, params: Params) -> None:
+        self._group, self._params = group, params
+
+    def take(self, key: Hashable, tensor: WeightTensor) -> int:
+        """Let the tensor go."""
+        release(tensor)
+        return 0
+
+    def ready(self) -> list[tuple[Parameterised, Params]]:
+        """Return every layer with its parameters."""
+        return [(layer, self._params) for layer in self._group.layers]
 
 
 class WeightFilling:

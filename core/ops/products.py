@@ -110,6 +110,11 @@ def _spread(shared: Tensor, part: Part, rows: range) -> Tensor:
 class ReferenceProduct(Product):
     """Opens every part to the compute dtype and multiplies with torch: right for each form, on each device."""
 
+    @property
+    def layout(self) -> str:
+        """Rows, as they are opened; a subclass may write something else."""
+        return "rows 1" if type(self) is ReferenceProduct else ""
+
     def sizes(self) -> Sizes:
         """Return one matrix, a bias if the layer has one, and the scales of activations that checkpoints may fix."""
         site, dtype = self.place.site, self.place.dtype

@@ -70,6 +70,7 @@ IMPLEMENTATIONS = MappingProxyType(
         "core.tool_parsers": Contract("parsers:OutputParser", ("parsers:KnowsThinking", "parsers:EnforcesCalls")),
         "core.kv_connectors": Contract("connectors:KVConnector"),
         "core.weight_transfer": Contract("weights:WeightReceiver"),
+        "core.weight_stores": Contract("weights:WeightStore"),
         "core.executors": Contract("executors:Executor"),
         "core.schedulers": Contract(
             "schedulers:SchedulerPolicy", ("schedulers:AdmissionPolicy", "schedulers:ChunkPolicy")

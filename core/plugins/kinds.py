@@ -47,6 +47,7 @@ SCHEDULER = Kind("core.schedulers", "scheduling policy", "scheduler_policy", nee
 TOOL_PARSER = Kind("core.tool_parsers", "tool parser", "tool_parser", also=("reasoning_parser",))
 KV_CONNECTOR = Kind("core.kv_connectors", "KV connector", "kv_connector")
 WEIGHT_TRANSFER = Kind("core.weight_transfer", "weight transfer", "weight_transfer")
+WEIGHT_STORE = Kind("core.weight_stores", "weight store", "weight_store")
 KERNEL = Kind("core.kernels", "kernel", "kernel")
 LOGITS = Kind("core.logits", "logits processor", "logits_processor")
 STAT_SINK = Kind("core.stat_sinks", "stat sink", "stat_sink")
@@ -73,6 +74,7 @@ KINDS: dict[str, Kind] = {
         TOOL_PARSER,
         KV_CONNECTOR,
         WEIGHT_TRANSFER,
+        WEIGHT_STORE,
         KERNEL,
         LOGITS,
         STAT_SINK,

@@ -1,4 +1,4 @@
-"""Models that are on this machine, as the model sources tell, and taking them away."""
+"""Models that are on this machine, as model sources tell, packed weights that stores keep, and taking them away."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ from typing import Any
 
 from core.api.errors import CoreError
 from core.api.sources import Access, KeepsModels, RemovesModels, StoredModel
+from core.api.weights import KeptWeights, WeightStore
 from core.config.resolved import HubOptions
 from core.plugins.catalog import Entry
 from core.plugins.checkpoints import opened
 from core.plugins.drivers import guarded, load_descriptors, typed
-from core.plugins.kinds import SOURCE
+from core.plugins.kinds import SOURCE, WEIGHT_STORE
 from core.plugins.select import Selector
+
+PACKED = ":packed"
+"""What stands behind a model's name where its packed weights are meant."""
 
 _TOKENS: dict[str, bool] = {"true": True, "false": False}
 
@@ -63,6 +67,45 @@ def kept_models(selector: Selector, access: Access, failed: Callable[[CoreError]
                 yield Kept(entry, source, typed(entry, "stored()", model, StoredModel))
         except CoreError as error:
             failed(error)
+
+
+class PackedWeights:
+    """A weight store as a source of models: what it keeps is a form of one, and its revision is the key."""
+
+    def __init__(self, store: WeightStore) -> None:
+        self._store = store
+
+    def stored(self) -> Iterable[object]:
+        """Return what is kept; what is no `KeptWeights` as it is."""
+        return [_as_model(kept) if isinstance(kept, KeptWeights) else kept for kept in self._store.entries()]
+
+    def remove(self, model: StoredModel) -> int:
+        """Remove what is kept; return the bytes freed."""
+        return int(self._store.remove(model.revision or ""))
+
+
+def kept_weights(selector: Selector, failed: Callable[[CoreError], None]) -> Iterator[Kept]:
+    """Yield the packed weights that every installed store keeps, with the options that it is given.
+
+    Args:
+        failed: As of `kept_models`.
+    """
+    candidates, failures = load_descriptors(selector.catalogue.entries(WEIGHT_STORE.group))
+    for failure in failures:
+        failed(failure.error())
+    for candidate in candidates:
+        entry = candidate.entry
+        try:
+            store = PackedWeights(selector.made(candidate))
+            for model in guarded(entry, "entries()", store.stored):
+                yield Kept(entry, store, typed(entry, "entries()", model, StoredModel))
+        except CoreError as error:
+            failed(error)
+
+
+def _as_model(kept: KeptWeights) -> StoredModel:
+    name = f"{kept.model}{PACKED}"
+    return StoredModel(reference=name, path=kept.path, revision=kept.key, num_bytes=kept.num_bytes, used=kept.used)
 
 
 def _listed(source: object) -> Iterable[object]:

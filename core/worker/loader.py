@@ -22,6 +22,7 @@ from core.plugins.kernels import firmly_commanded, parse_kernels
 from core.plugins.kinds import kind_of
 from core.worker.assembly import tapped
 from core.worker.loading.fill import WeightFiller
+from core.worker.loading.kept import KeptWeights
 from core.worker.loading.names import NameMap
 from core.worker.loading.scales import aliases, scale_groups
 from core.worker.loading.uploaded import uploaded
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from core.config.resolved import EngineConfig
     from core.layers.attention import CachedAttention
     from core.layers.parameter import PositionTable
+    from core.layers.params import Group
     from core.layers.rope import RotaryEmbedding
     from core.layers.states import StateMemory
     from core.plugins.boot import ActivePlugins
@@ -106,8 +108,39 @@ class LoadedModel:
         self.weight_bytes = filler.final_bytes
         self.kernels = kernels
         self._filler = filler
+        self._kept: KeptWeights | None = None
         self._tables = tables
         self._after_load: Callable[[], None] | None = getattr(model, "after_load", None)
+
+    def load(self, tensors: Iterator[WeightTensor], kept: KeptWeights) -> None:
+        """Fill the model for the first time, from what is kept of its weights as far as it goes.
+
+        Raises:
+            CheckpointError: As `reload`.
+        """
+        self._kept = kept
+        self.num_parameters = self._filler.fill(tensors, kept.find())
+        self._loaded()
+
+    @property
+    def groups(self) -> Sequence[Group]:
+        """Whose parameters are filled."""
+        return self._filler.groups
+
+    @property
+    def mapped_bytes(self) -> int:
+        """What the system counts as free although weights lie there: they show a file."""
+        return 0 if self._kept is None else self._kept.num_bytes
+
+    def keep(self) -> None:
+        """Begin to keep what was packed, if it is to be kept; the start is done."""
+        if self._kept is not None:
+            self._kept.begin()
+
+    def close(self) -> None:
+        """Let what is being kept come to its end. Harmless when called again."""
+        if self._kept is not None:
+            self._kept.close()
 
     def reload(self, tensors: Iterator[WeightTensor]) -> None:
         """Replace all weights between two steps; the old ones stay in use until all of `tensors` was read and checked.
@@ -115,6 +148,8 @@ class LoadedModel:
         Raises:
             CheckpointError: `tensors` is not exactly what the model needs; the old weights stay.
         """
+        if self._kept is not None:
+            self._kept.give_up()
         self.num_parameters = self._filler.fill(tensors)
         self._loaded()
 
@@ -188,7 +223,8 @@ def load_model(
         owner = _owner(config.plan, _LOADERS)
         tensors = _tensors(active, owner, Path(path), meter.add)
         way = uploads() if _stays_plain(config, active) else None
-        loaded.reload(tensors if way is None else uploaded(tensors, way))
+        kept = KeptWeights(config, active, loaded.groups, device)
+        loaded.load(tensors if way is None else uploaded(tensors, way), kept)
     except CheckpointError as error:  # layers do not know from which files they are filled
         told = error.within(path)
         if told is error:

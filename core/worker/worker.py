@@ -131,6 +131,7 @@ class Worker:
                 self._graphed.prepare()
         with self._phase("participants"):
             self._join(caches)
+        self._loaded.keep()
         return WorkerInfo(
             self._budget.num_blocks,
             self._budget.bytes_per_block,
@@ -182,6 +183,9 @@ class Worker:
         runner = getattr(self, "_runner", None)
         if runner is not None:
             runner.close()
+        loaded = getattr(self, "_loaded", None)
+        if loaded is not None:
+            loaded.close()
         self._platform.close()
 
     def _meet(self, device: torch.device) -> Transfers:
@@ -203,7 +207,7 @@ class Worker:
 
     def _bind_plugins(self) -> None:
         """Import what is made into objects late, so that a mistake in one is told before the weights are read."""
-        self._active.bind("core.logits", "core.weight_transfer")
+        self._active.bind("core.logits", "core.weight_transfer", "core.weight_stores")
         bind_worker_halves(self._active)
 
     def _check(self, loaded: LoadedModel) -> None:
@@ -221,13 +225,17 @@ class Worker:
 
     def _allocate(self, device: torch.device) -> list[Tensor]:
         """Size the cache, allocate it, and bind each layer to its part."""
-        memory = self._platform.memory()
-        self._states = plan_states(self._config, self._loaded.states, memory, padding=self._padding)
+        memory, mapped = self._platform.memory(), self._loaded.mapped_bytes
+        self._states = plan_states(self._config, self._loaded.states, memory, unread=mapped, padding=self._padding)
         self._narrow(self._states)
-        self._cache = plan_cache(self._config, self._loaded, self._active, memory, unread=self._states.num_bytes)
+        self._cache = plan_cache(
+            self._config, self._loaded, self._active, memory, unread=mapped + self._states.num_bytes
+        )
         if self._states.states:
             self._states = self._states.with_snapshots(self._config, self._cache.budget.num_tokens)
-            self._cache = plan_cache(self._config, self._loaded, self._active, memory, unread=self._states.num_bytes)
+            self._cache = plan_cache(
+                self._config, self._loaded, self._active, memory, unread=mapped + self._states.num_bytes
+            )
         self._budget = self._cache.budget
         self._shorten(self._budget)
         self._loaded.prepare(self._config.max_model_len)

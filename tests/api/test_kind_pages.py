@@ -37,6 +37,7 @@ PROTOCOLS = {
     "core.tool_parsers": (api.OutputParser,),
     "core.kv_connectors": (api.KVConnector, api.KVConnectorWorker),
     "core.weight_transfer": (api.WeightReceiver,),
+    "core.weight_stores": (api.WeightStore,),
     "core.executors": (api.Executor,),
     "core.schedulers": (api.SchedulerPolicy, api.AdmissionPolicy, api.ChunkPolicy),
     "core.logits": (api.LogitsProcessor,),

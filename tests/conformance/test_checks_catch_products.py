@@ -22,6 +22,8 @@ from torch.nn import functional
 from core.api import Product
 
 class Opened(Product):
+    layout = "rows of values 1"
+
     def sizes(self):
         site, dtype = self.place.site, self.place.dtype
         sizes = {{"weight": ((site.rows, site.in_features), dtype), "packed": ((1,), torch.int32)}}
@@ -69,6 +71,7 @@ CASES = {
         "if part.form != self.place.forms[index]: raise ValueError('another form')",
     ),
     "finish_changes_nothing_that_it_is_given": ("linear", "finish", "params['packed'].add_(1)"),
+    "kept_parameters_serve_another": ("linear", "finish", "params = {**params, 'more': params['packed']}"),
     "rows_of_activations_may_lie_apart": (
         "linear",
         "apply",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from core.cli.models.common import CACHE, add_flags, opened, tell
 from core.cli.ui.tables import table
+from core.config.flags import add_plugin_flag
 
 if TYPE_CHECKING:
     from core.plugins.stores import Kept
@@ -24,19 +25,22 @@ def register(subparsers: Any) -> None:
         "ls",
         help="List the models that are on this machine.",
         description="List the models that model sources have on this machine: in the hub's cache, and those that "
-        "distributions bring. Directories of your own are not listed.",
+        "distributions bring. Directories of your own are not listed. Packed weights that a weight store keeps are "
+        "listed as MODEL:packed.",
     )
     parser.add_argument("--json", action="store_true", help="Print JSON.")
+    add_plugin_flag(parser)  # says where weight stores keep things
     add_flags(parser, CACHE)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print one line for each model."""
-    from core.plugins.stores import access_of, kept_models
+    from core.plugins.stores import access_of, kept_models, kept_weights
 
     options, selector = opened(args)
-    models = sorted(kept_models(selector, access_of(options.hub), tell), key=_order)
+    found = [*kept_models(selector, access_of(options.hub), tell), *kept_weights(selector, tell)]
+    models = sorted(found, key=_order)
     if args.json:
         print(json.dumps([_plain(kept) for kept in models], indent=2))
         return 0

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from core.api.errors import CheckpointError, ConfigError, CoreError
 from core.cli.models.common import WHICH, add_flags, opened, tell
+from core.config.flags import add_plugin_flag
 
 if TYPE_CHECKING:
     from core.config.resolved import Options
@@ -22,10 +23,12 @@ def register(subparsers: Any) -> None:
         "rm",
         help="Remove a model from the hub's cache.",
         description="Remove models that `core ls` lists, all their revisions or --revision alone. Only what a source "
-        "fetched is removed, never a directory of your own.",
+        "fetched is removed, with packed weights that are kept of it (MODEL:packed: these alone), never a directory of "
+        "your own.",
     )
     parser.add_argument("models", nargs="+", metavar="MODEL", help="As `core ls` prints it.")
     parser.add_argument("-y", "--yes", action="store_true", help="Do not ask.")
+    add_plugin_flag(parser)  # says where weight stores keep things
     add_flags(parser, WHICH)
     parser.set_defaults(run=run)
 
@@ -33,10 +36,10 @@ def register(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Remove them; status 1 if the user says no."""
     from core.config.sizes import format_size
-    from core.plugins.stores import access_of, kept_models
+    from core.plugins.stores import access_of, kept_models, kept_weights
 
     options, selector = opened(args)
-    every = list(kept_models(selector, access_of(options.hub), tell))
+    every = [*kept_models(selector, access_of(options.hub), tell), *kept_weights(selector, tell)]
     chosen: list[Kept] = []
     for name in args.models:
         chosen += [kept for kept in _meant(every, name, options, selector) if kept not in chosen]

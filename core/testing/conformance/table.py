@@ -21,6 +21,7 @@ AREAS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "core.tool_parsers": ("parsers",),
         "core.kv_connectors": ("connectors",),
         "core.weight_transfer": ("transfer",),
+        "core.weight_stores": ("weight_stores",),
         "core.schedulers": ("schedulers",),
         "core.executors": ("executors",),
         "core.weight_loaders": ("loaders",),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import count, takewhile
 from typing import TYPE_CHECKING
 
 import torch
 
 from core.api.errors import CheckpointError
+from core.api.record import EMPTY
 from core.layers.params import targets_of
 from core.trim import trim
 from core.worker.loading.experts import each_expert
@@ -37,16 +38,24 @@ class WeightFiller:
         self._groups = groups
 
     @property
+    def groups(self) -> Sequence[Group]:
+        """What is filled, in the order of the layers."""
+        return self._groups
+
+    @property
     def final_bytes(self) -> int:
         """What all weights take at least, as far as their layers tell."""
         return sum(group.final_bytes for group in self._groups)
 
     @torch.no_grad()
-    def fill(self, tensors: Iterable[WeightTensor]) -> int:
+    def fill(self, tensors: Iterable[WeightTensor], kept: Mapping[Group, Filling] = EMPTY) -> int:
         """Replace all weights by `tensors`, which are read one at a time. If it fails, nothing has changed.
 
         What a tensor fills is brought into its final form as soon as all that belongs to it is there: nothing but the
         parts of layers that the stream is in the middle of is held as it was read.
+
+        Args:
+            kept: Groups whose final parameters are there already: their tensors are counted, and not read.
 
         Returns:
             Number of values read.
@@ -55,7 +64,7 @@ class WeightFiller:
             CheckpointError: CORE-M120 tensors without a place, CORE-M121 tensors missing, CORE-M122 wrong shape,
                 CORE-M124 a tensor that comes twice.
         """
-        fillings = {group: group.filling(self._device) for group in self._groups}
+        fillings = {group: kept.get(group) or group.filling(self._device) for group in self._groups}
         count = self._read(tensors, fillings)
         for filling in fillings.values():
             for layer, params in filling.ready():

@@ -66,6 +66,12 @@ def write(form: str, folder: Path) -> Path:
     return path
 
 
+def write_blocks(folder: Path, kind: gguf.GGMLQuantizationType) -> Path:
+    """Write a GGUF file of a model whose matrices are blocks of this type; of K types the blocks are made up."""
+    plain = tiny_llama(folder.with_name("plain"), hidden_size=256, intermediate_size=512, **SIZES)
+    return _gguf(folder, plain, kind)
+
+
 def _quantize(path: Path, method: str) -> None:
     """Put codes in the place of every linear layer's weights; their values do not matter here."""
     file, stored = path / "model.safetensors", {}
@@ -108,7 +114,7 @@ def _encoder(folder: Path, family: str) -> Path:
     return path
 
 
-def _gguf(folder: Path, plain: Path) -> Path:
+def _gguf(folder: Path, plain: Path, kind: gguf.GGMLQuantizationType = gguf.GGMLQuantizationType.Q8_0) -> Path:
     folder.mkdir()
     path = folder / "tiny.gguf"
     config = json.loads((plain / "config.json").read_text())
@@ -127,8 +133,7 @@ def _gguf(folder: Path, plain: Path) -> Path:
     for name, tensor in load_file(plain / "model.safetensors").items():
         values = tensor.numpy()
         if values.ndim == 2:
-            kind = gguf.GGMLQuantizationType.Q8_0
-            writer.add_tensor(_stored_name(name), gguf.quants.quantize(values, kind), raw_dtype=kind)
+            writer.add_tensor(_stored_name(name), _blocks(values, kind), raw_dtype=kind)
         else:
             writer.add_tensor(_stored_name(name), values.astype(np.float32))
     writer.write_header_to_file()
@@ -136,6 +141,15 @@ def _gguf(folder: Path, plain: Path) -> Path:
     writer.write_tensors_to_file()
     writer.close()
     return path
+
+
+def _blocks(values: np.ndarray, kind: gguf.GGMLQuantizationType) -> np.ndarray:
+    if not kind.name.endswith("_K"):
+        return gguf.quants.quantize(values, kind)
+    block, size = gguf.GGML_QUANT_SIZES[kind]
+    made = np.random.default_rng(values.size).integers(0, 256, (values.size // block, size), dtype=np.uint8)
+    made[:, :4] = np.array([2e-4, 1.5e-3], np.float16).view(np.uint8)  # scales of scales and of minima
+    return made.reshape(len(values), -1)
 
 
 def _vocabulary(writer: gguf.GGUFWriter, tokenizer: dict) -> None:

@@ -154,6 +154,9 @@ def make_worker(monkeypatch, make_bench):
             kernels=KernelTable("cpu", "float32"),
             num_parameters=7,
             weight_bytes=config.weight_bytes,
+            mapped_bytes=config.mapped_bytes,
+            keep=lambda: None,
+            close=lambda: None,
             taps=Taps(),
             states=(),
         )
@@ -163,9 +166,12 @@ def make_worker(monkeypatch, make_bench):
 
     monkeypatch.setattr(worker_module, "load_model", load_model)
 
-    def make(*, groups=(), num_blocks=40, max_model_len=48, weight_bytes=0, shortens=False, task="generate"):
+    def make(
+        *, groups=(), num_blocks=40, max_model_len=48, weight_bytes=0, mapped_bytes=0, shortens=False, task="generate"
+    ):
         config = SimpleNamespace(
             weight_bytes=weight_bytes,
+            mapped_bytes=mapped_bytes,
             shortens=shortens,
             shortened=lambda longest: SimpleNamespace(**{**vars(config), "max_model_len": longest}),
             options=Options(kv=KVOptions(num_blocks=num_blocks), scheduler=SchedulerOptions(max_num_seqs=4)),
@@ -332,6 +338,14 @@ def test_too_little_memory_is_told_before_a_weight_is_read(make_worker, how):
         worker.start()
     assert LOG == [("open", None, 0)]
     assert ("the weights will take 0.25 GiB" in str(failure.value)) == ("weight_bytes" in how)
+
+
+@pytest.mark.covers("PLAT-04")
+def test_memory_in_which_files_show_weights_is_not_free(make_worker):
+    """The system counts its pages as free, and they are read at every step."""
+    assert make_worker(num_blocks=None, mapped_bytes=FITTING_WEIGHTS).start().max_model_len == 48
+    with pytest.raises(EngineError, match=r"CORE-E120.*12 blocks"):
+        make_worker(num_blocks=None, mapped_bytes=FITTING_WEIGHTS + 1).start()
 
 
 def test_the_context_is_lowered_where_that_is_left_to_core(make_worker, caplog):

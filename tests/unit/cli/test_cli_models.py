@@ -155,3 +155,36 @@ def test_all_revisions_or_one(hub, core, files):
     core("pull", "acme/tiny", "--revision", hub.repos["acme/tiny"].commit)
     core("rm", "acme/tiny", "-y")
     assert "acme/tiny" not in core("ls")[1]
+
+
+@pytest.fixture
+def packed(monkeypatch, tmp_path):
+    """Two packed forms of a model that the hub's cache has, and one of a file."""
+    import torch
+    from core_plugin_mapped_weights.store import MappedStore
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    keys = {"1" * 64: "acme/tiny", "2" * 64: "acme/tiny", "3" * 64: "/models/own.gguf"}
+    for key, model in keys.items():
+        assert MappedStore({}).keep(key, {"w": torch.ones(1000)}, {"model": model}, lambda: True)
+    return tmp_path / "cache" / "core" / "weights"
+
+
+@pytest.mark.covers("CLI-05")
+def test_packed_weights_are_listed_and_removed(hub, core, packed):
+    core("pull", "acme/tiny")
+    rows = [row for row in json.loads(core("ls", "--json")[1]) if row["source"] == "mapped"]
+    assert [row["reference"] for row in rows] == ["/models/own.gguf:packed", *["acme/tiny:packed"] * 2]
+    assert all(row["num_bytes"] > 4000 and row["removable"] and row["used"] > 1e9 for row in rows)
+    assert "/models/own.gguf:packed" in core("ls")[1]
+    assert core("rm", "acme/tiny:packed", "--revision", "1111", "-y")[1].startswith("removed acme/tiny:packed@1111")
+    assert sorted(path.stem[0] for path in packed.iterdir()) == ["2", "3"]
+    status, out, _ = core("rm", "acme/tiny", "/models/own.gguf", "-y")
+    assert status == 0 and out.count("removed ") == 3  # the model, and what is kept of it
+    assert list(packed.iterdir()) == []
+
+
+def test_the_folder_of_packed_weights_may_be_another(core, packed, tmp_path):
+    packed.rename(tmp_path / "other")
+    assert "packed" not in core("ls")[1]
+    assert "acme/tiny:packed" in core("ls", "--opt", f"mapped.folder={tmp_path / 'other'}")[1]

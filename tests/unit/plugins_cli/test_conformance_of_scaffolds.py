@@ -39,6 +39,7 @@ SAMPLED = {
     "core.tool_parsers": ("samples_give_their_events",),
     "core.model_sources": ("samples_resolve",),
     "core.routes": ("samples_are_answered",),
+    "core.weight_stores": ("tensors_come_back", "what_is_given_up_is_not_kept"),
     "core.weight_transfer": ("tensors_arrive_unchanged", "missing_updates_do_no_harm"),
 }
 """Checks beyond the first level that need what the scaffold's own `conformance.py` gives, or were hard to pass."""

@@ -30,6 +30,7 @@ TORCH_FREE = [
         "core.drafters",
         "core.participants",
         "core.weight_loaders",
+        "core.weight_stores",
     ),
 ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import torch
@@ -96,6 +97,31 @@ def finish_changes_nothing_that_it_is_given(subject: Subject) -> None:
         require(same, f"{bench.where}: finish() gives something else the second time")
 
 
+def kept_parameters_serve_another(subject: Subject) -> None:
+    """Of a product that names a layout, copies of final parameters serve another object of the same place: bit for bit,
+    under the names and dtypes, and within the sizes, that `sizes` tells.
+    """
+    told = False
+    for bench in _benches(subject):
+        if not bench.product.layout:
+            continue
+        told = True
+        params, sizes, x = bench.filled(bench.parts()), bench.product.sizes(), bench.inputs(5)
+        require(params.keys() == sizes.keys(), f"{bench.where}: finish() gives {sorted(params)}, of {sorted(sizes)}")
+        for name, (shape, dtype) in sizes.items():
+            one = params[name]
+            fits = one.dtype == dtype and one.dim() == len(shape) and one.numel() <= math.prod(shape)
+            require(fits, f"{bench.where}: finish() gives '{name}' {tuple(one.shape)} {one.dtype}, of {shape} {dtype}")
+        other = bench.again()
+        require(other.product.layout == bench.product.layout, f"{bench.where}: its layout is another the second time")
+        found = other.apply(x, {name: one.clone() for name, one in params.items()})
+        require(
+            same_bits(found, bench.apply(x, params)), f"{bench.where}: other numbers from parameters that were kept"
+        )
+    if not told:
+        raise NotApplicable("it names no layout, so its parameters are never kept")
+
+
 def rows_of_activations_may_lie_apart(subject: Subject) -> None:
     """Activations may be a slice of something wider: the same numbers come out, bit for bit."""
     for bench in _benches(subject, _dtype(subject)):
@@ -140,6 +166,7 @@ CHECKS = checks(
     new_weights_take_the_place_of_old_ones,
     plain_numbers_are_rounded_to_the_form,
     finish_changes_nothing_that_it_is_given,
+    kept_parameters_serve_another,
     rows_of_activations_may_lie_apart,
     rows_are_looked_up,
     on_device=True,

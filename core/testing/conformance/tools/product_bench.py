@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import partial
 
@@ -71,9 +72,16 @@ class ProductBench:
         # Experts are all alike.
         own = tuple(forms[: len(site.parts)]) if not site.experts else (forms[0],) * len(site.parts)
         self.place = ProductPlace(site, own, device, dtype_of(dtype))
+        self._subject = subject
         self.product: Product = subject.impl()(self.place, options=some_options(subject))
         self.where = f"{self.op} of {' and '.join(dict.fromkeys(one.key for one in self.place.forms))} in {dtype}"
         self.tolerance = TOLERANCE[dtype]
+
+    def again(self) -> ProductBench:
+        """Return a bench with another product of the same place."""
+        other = copy(self)
+        other.product = self._subject.impl()(self.place, options=some_options(self._subject))
+        return other
 
     def parts(self, seed: int = 0) -> list[Part]:
         """Return random weights."""

@@ -68,11 +68,16 @@ class SafetensorsReader:
             license=read_license(path),
             pooling=read_pooling(path),
             tokenizer_fault=missing_tokenizer(path),
+            files=self._files(path),
         )
 
     @staticmethod
     def _entries(path: Path) -> list[Entry]:
         return [entry for shard in open_shards(path) for entry in shard.entries]
+
+    @staticmethod
+    def _files(path: Path) -> tuple[str, ...]:
+        return tuple(str(shard.path) for shard in open_shards(path))
 
     def tokenizer(self, path: Path) -> Tokenizer:
         """Return the directory's tokenizer. Raises `CheckpointError` when its files are missing or wrong."""
@@ -103,3 +108,7 @@ class DummyReader(SafetensorsReader):
     @staticmethod
     def _entries(path: Path) -> list[Entry]:
         return []
+
+    @staticmethod
+    def _files(path: Path) -> tuple[str, ...]:
+        return ()

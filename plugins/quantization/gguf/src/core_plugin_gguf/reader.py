@@ -62,6 +62,7 @@ class GGUFReader:
             | {scalar.name: (scalar.shape, "float32") for scalar in scalars(header, conventions)},
             license=_license(header),
             pooling=pooling(header),
+            files=tuple(str(part.path) for part in parts),
             tokenizer_fault="" if _TOKENS in header else f"{path} has no vocabulary ({_TOKENS})",
         )
 

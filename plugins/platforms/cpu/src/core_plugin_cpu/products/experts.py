@@ -11,7 +11,7 @@ from core_plugin_cpu.native import experts
 from core_plugin_cpu.native.experts import PackedExperts
 from core_plugin_cpu.options import ProductOptions
 from core_plugin_cpu.products.choice import as_stored, opened
-from core_plugin_cpu.products.packings import Dense
+from core_plugin_cpu.products.packings import Dense, layout_of
 from core_plugin_cpu.products.runs import Layout
 
 if TYPE_CHECKING:
@@ -38,6 +38,11 @@ class _Opened(Product):
         self._asked = self._flags()
         self._layout = Layout(self._packings, rows, site.in_features)
         self._runs = list(self._layout.runs(joined=True))
+
+    @property
+    def layout(self) -> str:
+        """The formats of all parts, for this library and instruction set."""
+        return layout_of(self._packings)
 
     def sizes(self) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
         """Return the packed bytes of all experts, and their biases."""

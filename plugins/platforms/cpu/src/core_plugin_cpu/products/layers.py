@@ -14,7 +14,7 @@ from core_plugin_cpu.native.asked import BY_ROW, COARSE, FINE
 from core_plugin_cpu.native.packed import Format, PackedWeight
 from core_plugin_cpu.options import LookupOptions, ProductOptions
 from core_plugin_cpu.products.choice import BLOCK, as_stored, opened
-from core_plugin_cpu.products.packings import Blocks, Dense
+from core_plugin_cpu.products.packings import Blocks, Dense, layout_of
 from core_plugin_cpu.products.runs import Layout, Run
 
 if TYPE_CHECKING:
@@ -43,6 +43,11 @@ class PackedProduct(Product):
         self._layout = Layout(self._packings, [rows for _, rows in site.parts], site.in_features)
         # Inputs are ordered by what the layer is fed: commonly all parts have one order, and are one run.
         self._joined, self._apart = (list(self._layout.runs(joined=joined)) for joined in (True, False))
+
+    @property
+    def layout(self) -> str:
+        """The formats of all parts, for this library and instruction set."""
+        return layout_of(self._packings)
 
     def sizes(self) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
         """Return the packed bytes of all parts, and what else they need."""

@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, Protocol
 import torch
 
 from core_plugin_cpu.native import pack_floats, packed
+from core_plugin_cpu.native.library import ABI, isa
 from core_plugin_cpu.native.packed import Format
 from core_plugin_cpu.native.rounding import encode
 from core_plugin_cpu.products.floats import rounded_float4
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from torch import Tensor
 
     from core.api import Part, WeightForm
@@ -31,6 +34,16 @@ class Packing(Protocol):
     def pack(self, part: Part, out: Tensor, order: Tensor | None) -> None:
         """Write the packed bytes to `out`, and the order of the inputs, `(inputs,)` int32, if they are rearranged."""
         ...
+
+
+def layout_of(packings: Sequence[Packing], *further: object) -> str:
+    """Return the `Product.layout` of parts that are packed so.
+
+    What packing gives is the same for all instruction sets, as far as anybody knows: they are named because numbers
+    that are rounded on the way are computed with them.
+    """
+    kinds = ",".join(f"{one.kind.name}{'+order' * one.ordered}" for one in packings)
+    return " ".join(map(str, ("cpu", ABI, isa(), kinds, *further)))
 
 
 class Dense:
