@@ -182,7 +182,7 @@ def _attention(every: Sequence[Device]) -> Iterator[str]:
     for titles, cells in _alike(
         [(device.title, [_chosen(device, asked) for asked in MODELS.values()]) for device in every]
     ):
-        yield f"| {titles} | {' | '.join(cells)} |"
+        yield f"| {_shown(titles, every)} | {' | '.join(cells)} |"
 
 
 def _chosen(device: Device, asked: dict[str, Any]) -> str:
