@@ -89,7 +89,7 @@ def what_is_given_up_is_not_kept(subject: Subject) -> None:
     store = _store(subject)
     for times in (0, 2):
         asked = iter([True] * times)
-        kept = store.keep(_key(store, "a"), _large(), {"model": MODEL}, lambda asked=asked: next(asked, False))
+        kept = store.keep(_key(store, "a"), _large(), {"model": MODEL}, partial(next, asked, False))
         require(
             not kept and store.open(_key(store, "a")) is None,
             f"kept, although wanted() says no after {times} times yes",

@@ -40,7 +40,7 @@ def write(file: int, layout: Layout, tensors: Mapping[str, Tensor], wanted: Call
     checksum = 0
     for place in layout.places:
         host = tensors[place.name].detach().contiguous().reshape(-1).view(torch.uint8).cpu()
-        data = memoryview(host.numpy())
+        data: memoryview = host.numpy().data
         for begin in range(0, place.num_bytes, PIECE):
             if not wanted():
                 raise GivenUpError
