@@ -193,7 +193,7 @@ def _takes(subject: Subject, form: WeightForm, dtype: str) -> bool:
     dims = {"inputs": INPUTS, "outputs": site.rows} | ({"experts": site.experts} if site.experts else {})
     request = KernelRequest(
         op=spec.op,
-        device=subject.device,
+        device=subject.device if spec.devices & {subject.device, "*"} else min(spec.devices),  # a device stands in
         dtype=dtype,
         dims=dims,
         form=form.key,
