@@ -63,7 +63,8 @@ def test_a_tiny_llama_s_tokens_are_those_of_the_reference_and_nothing_waits(plug
     assert platform.graphs.captured and platform.graphs.replayed and platform.queue().waits == 0
 
 
-@pytest.mark.parametrize("model", ["llama", pytest.param("qwen3", marks=pytest.mark.exhaustive)])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("model", ["llama", "qwen3"])
 def test_without_graphs_the_tokens_are_the_same(plugins, request, prompt, model):
     plugins("fake_device", "triton_ops")
     model = request.getfixturevalue(model)
