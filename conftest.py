@@ -68,6 +68,10 @@ class Lasting:
             self._freeze()
             self._beside = True
 
+    def pytest_unconfigure(self) -> None:
+        """Let all of it go: Triton's library lists at its end what was not."""
+        gc.unfreeze()
+
     def _freeze(self) -> None:
         self._modules, self._beside = len(sys.modules), False
         gc.collect()

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from core.api.attention import BatchView
+from core.api.errors import CoreError
 from core.api.facets import StepShape
 from core.api.states import StateRows
 from core.layers.guard import blamed
+from core.plugins.drivers import describe
+from core.plugins.handed import GRAPH
 from core.worker.graphs import GraphedForward
 from core.worker.inputs import Planner, StepInputs
 
@@ -22,6 +26,12 @@ if TYPE_CHECKING:
     from core.api.facets import Forward, Graph, GraphFacet
     from core.layers.guard import Owners
     from core.worker.rows import RowTable
+
+log = logging.getLogger(__name__)
+
+
+class _CaptureError(Exception):
+    """The forward pass raised while it was captured; the message says what."""
 
 
 class _Memory:
@@ -131,7 +141,8 @@ class _FixedStep:
 class FixedForward(GraphedForward):
     """Runs steps of one token a row by the graphs of a `fixed` facet, others as they are.
 
-    It plans attention as well: a step that a graph runs has the graph's plan.
+    All run as they are where the forward pass cannot be captured: an operation waits for the device, for example. It
+    plans attention as well: a step that a graph runs has the graph's plan.
 
     Args:
         backend: Plans the steps that no graph runs.
@@ -159,13 +170,17 @@ class FixedForward(GraphedForward):
         self._steps: dict[StepShape, _FixedStep] = {}  # smallest first, where the facet names sizes
         self._chosen: _FixedStep | None = None
         self._sizes: list[StepShape] = []
+        self._fault = ""  # why nothing is captured
 
     def prepare(self) -> None:
         """Capture the steps of all sizes that the facet names, the largest first."""
         with blamed(self._owners.platform, "sizes()"):
             sizes = sorted(self._facet.sizes(self._limits), key=_size)
         self._sizes = [shape for shape in sizes if shape.num_rows <= self._limits.num_rows]
-        self._steps = dict(reversed([(shape, self._captured(shape)) for shape in reversed(self._sizes)]))
+        try:
+            self._steps = dict(reversed([(shape, self._captured(shape)) for shape in reversed(self._sizes)]))
+        except _CaptureError as error:
+            self._give_up(error)
 
     def planner(self, backend: Planner) -> Planner:
         """Return itself."""
@@ -173,6 +188,8 @@ class FixedForward(GraphedForward):
 
     def describe(self) -> str:
         """Return one line for the start-up table."""
+        if self._fault:
+            return f"none: {self._fault}"
         if not self._steps:
             return "captured when first met"
         return f"{len(self._steps)} captured, of up to {max(shape.num_rows for shape in self._steps)} rows"
@@ -190,7 +207,7 @@ class FixedForward(GraphedForward):
         return self._backend.plan(batch) if self._chosen is None else self._chosen.inputs.plans[group]
 
     def _fitting(self, batch: BatchView) -> _FixedStep | None:
-        if batch.max_query_len != 1:
+        if batch.max_query_len != 1 or self._fault:
             return None
         rows = len(batch.seq_lens)
         if not self._sizes:
@@ -203,8 +220,16 @@ class FixedForward(GraphedForward):
     def _met(self, shape: StepShape) -> _FixedStep | None:
         """Return the step of this shape, captured if it is met for the first time."""
         if shape not in self._steps and self._facet.key(shape) is not None:
-            self._steps[shape] = self._captured(shape)
+            try:
+                self._steps[shape] = self._captured(shape)
+            except _CaptureError as error:
+                self._give_up(error)
         return self._steps.get(shape)
+
+    def _give_up(self, error: _CaptureError) -> None:
+        self._fault = f"{self._owners.model} cannot be captured: {error}"
+        self._steps.clear()
+        log.warning("CORE-P240 no graphs: %s. Every step runs operation by operation.", self._fault)
 
     def _captured(self, shape: StepShape) -> _FixedStep:
         rows, size = shape.num_rows, self._block_size
@@ -222,9 +247,25 @@ class FixedForward(GraphedForward):
             logit_indices=self._memory.positions[:0],
             states=self._memory.states(rows),
         )
-        with blamed(self._owners.platform, "capture()"):
-            graph = self._capture(inputs)
-        return _FixedStep(shape, inputs, views, graph)
+        return _FixedStep(shape, inputs, views, self._capture(inputs))
+
+    def _capture(self, step: StepInputs) -> Graph:
+        faults: list[Exception] = []
+
+        def watched(step: Any) -> Tensor:
+            try:
+                return self._forward(step)
+            except Exception as error:
+                faults.append(error)
+                raise
+
+        try:
+            with blamed(self._owners.platform, "capture()"):
+                return self._handed.fit("capture()", self._facet.capture(watched, step), GRAPH)
+        except Exception as error:
+            if not faults or isinstance(error, (MemoryError, torch.OutOfMemoryError)):
+                raise
+            raise _CaptureError(_told(faults[0])) from error
 
     def _refresh(self, plans: Sequence[AttentionPlan], views: Sequence[BatchView]) -> None:
         for plan, view in zip(plans, views, strict=True):
@@ -237,6 +278,11 @@ class FixedForward(GraphedForward):
         self._memory.load(step, self._views)
         self._refresh(chosen.inputs.plans, chosen.views)
         return chosen.graph.replay(chosen.inputs)[: len(step.token_ids)]
+
+
+def _told(error: Exception) -> str:
+    """Return what a forward pass raised, in one line."""
+    return (error.message if isinstance(error, CoreError) else describe(error)).rstrip(".")
 
 
 def _size(shape: StepShape) -> tuple[int, int]:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from core.api.errors import PluginError
 from core.api.facets import GraphFacet, StepShape
 from core.layers.guard import Owners
 from core.layers.states import StateMemory
@@ -155,6 +156,31 @@ def test_a_capture_may_not_wait(graphed):
     step = next(iter(forward._steps.values())).inputs
     with pytest.raises(RuntimeError, match="waits for the device while a graph is captured"), torch.inference_mode():
         facet.capture(lambda step: step.token_ids + int(step.positions.max()), step)
+
+
+@pytest.mark.covers("COMP-03")
+@pytest.mark.parametrize("kind", [RecordingGraphs, WhenMet])
+def test_a_model_that_waits_for_the_device_runs_without_graphs(make_bench, graphed, prompt, kind, caplog):
+    def waiting(bench):
+        plain = bench.model.forward
+        bench.model.forward = lambda step: plain(step) + 0 * int(step.positions.max())
+        return bench
+
+    wanted = tokens(make_bench(), prompt)
+    bench, facet, forward = graphed(kind, waiting)
+    assert tokens(bench, prompt) == wanted and not facet.captured and not facet.replayed
+    why = "none: the model cannot be captured: RuntimeError: the host waits for the device while a graph is captured"
+    assert forward.describe().startswith(why) and [record.message[:9] for record in caplog.records] == ["CORE-P240"]
+
+
+def test_what_the_facet_raises_is_its_own(graphed):
+    class Broken(RecordingGraphs):
+        def capture(self, forward, step):
+            super().capture(forward, step)
+            raise OSError("no graphs today")
+
+    with pytest.raises(PluginError, match=r"CORE-P108.*no graphs today"):
+        graphed(Broken)
 
 
 def test_a_step_that_no_graph_holds_runs_as_it_is(make_bench, prompt, graphed):
