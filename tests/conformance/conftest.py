@@ -23,6 +23,8 @@ KIT = (sys.executable, "-m", "pytest", "--core-plugin-conformance")
 KIT_SECONDS = 3000
 LONG = "any_split_gives_the_same_events or work_is_linear"
 """Checks of parsers that take half the kit's time."""
+INTERPRETED = "triton"
+"""Plugins whose kernels run in Triton's interpreter, where a check takes minutes."""
 
 METADATA = "Metadata-Version: 2.4\nName: {dist}\nVersion: 1.0\nSummary: Broken on purpose\nLicense-Expression: MIT\n"
 
@@ -42,15 +44,22 @@ def kit_report(tmp_path_factory: pytest.TempPathFactory) -> dict:
     """The report of the kit over every plugin and every example of this checkout, by the command that strangers run.
 
     Without the `LONG` checks: `plugins/tool_parsers/*/tests` make them of every family, and `long_kit_report` is those.
+    Without the `INTERPRETED` plugins, of which `interpreted_kit_report` is.
     It takes minutes of one processor; the other worker of pytest-xdist goes on with other files meanwhile.
     """
-    return _kit_report(tmp_path_factory.mktemp("kit"), f"not ({LONG})")
+    return _kit_report(tmp_path_factory.mktemp("kit"), f"not ({LONG} or {INTERPRETED})")
 
 
 @pytest.fixture(scope="session")
 def long_kit_report(tmp_path_factory: pytest.TempPathFactory) -> dict:
     """As `kit_report`, of the `LONG` checks alone."""
     return _kit_report(tmp_path_factory.mktemp("long"), LONG)
+
+
+@pytest.fixture(scope="session")
+def interpreted_kit_report(tmp_path_factory: pytest.TempPathFactory) -> dict:
+    """As `kit_report`, of the `INTERPRETED` plugins alone."""
+    return _kit_report(tmp_path_factory.mktemp("interpreted"), INTERPRETED)
 
 
 def _kit_report(folder: Path, checks: str) -> dict:
