@@ -15,6 +15,7 @@ from core_plugin_gemma.manifest import GEMMA
 from core_plugin_huggingface.manifest import SAFETENSORS
 from core_plugin_huggingface.reader import SafetensorsReader
 from core_plugin_llama.manifest import LLAMA
+from core_plugin_unquantized.manifest import NONE
 from core_plugin_unquantized.plain import Plain
 
 from core.api import AttentionContext, AttentionSite, KVLayout, ModelFiles
@@ -110,7 +111,7 @@ class Active:
         return []
 
     def spec(self, group):
-        found = {"core.models": LLAMA, "core.weight_loaders": SAFETENSORS}
+        found = {"core.models": LLAMA, "core.weight_loaders": SAFETENSORS, "core.quantization": NONE}
         if group in found:
             return found[group]
         every = {"devices": {"cpu"}, "dtypes": {"float32"}, "kv_dtypes": {"float32"}}
