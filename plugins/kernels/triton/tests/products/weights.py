@@ -118,7 +118,7 @@ def _blocks(form, outputs, inputs, rng):
     values, size = gguf.GGML_QUANT_SIZES[kind]
     stored = torch.randint(0, 256, (outputs, inputs // values, size), dtype=torch.uint8, generator=rng)
     for at in HALVES.get(name, ()):
-        numbers = (torch.rand(outputs, inputs // values, 1, generator=rng) + 0.5).half()
+        numbers = (torch.rand(outputs, inputs // values, 1, generator=rng) + 0.5).mul(0.01).half()
         stored[..., at : at + 2] = numbers.view(torch.uint8)
     if name == "MXFP4":
         stored[..., 0] = torch.randint(120, 132, stored.shape[:2], dtype=torch.uint8, generator=rng)

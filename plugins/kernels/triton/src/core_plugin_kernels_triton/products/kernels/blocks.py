@@ -1,4 +1,4 @@
-"""GGUF's blocks, opened: the bytes of a row, as a file has them, become values. Offsets are those of ggml's structures."""
+"""GGUF's blocks, opened: bytes of a row, as a file has them, become values. Offsets are those of ggml's structures."""
 
 from __future__ import annotations
 
