@@ -1,7 +1,7 @@
 """Compiles the kernels for cards that are not here: run by `test_products_compile` in a process of its own.
 
-Arguments: `cuda:90` or `hip:gfx942`, the dtype of activations, and kernels to compile (all by default). Prints JSON:
-bytes of shared memory of each.
+Arguments: `cuda:90` or `hip:gfx942`, dtype of activations, `ones` or `many`, kernels to compile (all by default).
+With `ones` every size is 1, which Triton makes a constant. Prints JSON: bytes of shared memory of each.
 """
 
 import json
@@ -114,7 +114,7 @@ def jobs(table, dtype, float8, fnuz):
             yield f"{name} {coded:d}", round_rows, pointers, constants, {"num_warps": 16}
 
 
-def main(name, dtype, *wanted):
+def main(name, dtype, ones, *wanted):
     target, sections = target_of(name)
     found = {}
     arch = name.partition(":")[2]
@@ -125,6 +125,8 @@ def main(name, dtype, *wanted):
         if wanted and job not in wanted:
             continue
         types = {**POINTERS, **pointers}
+        if ones == "ones":
+            constants |= {one: 1 for one in kernel.arg_names if one not in constants and one not in types}
         signature = {one: "constexpr" if one in constants else types.get(one, "i32") for one in kernel.arg_names}
         source = ASTSource(kernel, signature, constants)
         try:

@@ -88,7 +88,7 @@ def launch_multiply(
             block = sizes["merge"]["n"]
             merge[(-(-rows // tile.m), -(-outputs // block))](
                 *(target, of_some, row_scales, bias, result, rows, outputs, x_scale_stride, result.stride(0)),
-                tile.splits,
+                *(rows * outputs, tile.splits),
                 TOKENS=how != OPENED.value and not runs,
                 **end,
                 BLOCK_N=block,

@@ -33,7 +33,7 @@ def multiply(
     groups,
     shared,
     out_stride,
-    out_split,
+    split_stride,
     steps,
     KIND: tl.constexpr,
     BITS: tl.constexpr,
@@ -93,7 +93,7 @@ def multiply(
     place = out + (m * out_stride)[:, None] + n[None, :]
     inside = asked[:, None] & known[None, :]
     if SPLIT:
-        tl.store(place + split.to(tl.int64) * out_split, acc, mask=inside)
+        tl.store(place + split.to(tl.int64) * split_stride, acc, mask=inside)
     else:
         y = _result(
             acc, x_scales, row_scales, bias, m, n, asked, known, x_scale_stride, HOW != 0 and not RUNS, SCALED, BIASED
@@ -112,6 +112,7 @@ def merge(
     outputs,
     x_scale_stride,
     out_stride,
+    split_stride,
     splits,
     TOKENS: tl.constexpr,
     SCALED: tl.constexpr,
@@ -127,7 +128,7 @@ def merge(
     place = sums + (m * outputs)[:, None] + n[None, :]
     acc = tl.load(place, mask=inside, other=0)
     for _ in range(1, splits):
-        place += rows.to(tl.int64) * outputs
+        place += split_stride
         acc += tl.load(place, mask=inside, other=0)
     y = _result(acc, x_scales, row_scales, bias, m, n, asked, known, x_scale_stride, TOKENS, SCALED, BIASED)
     tl.store(out + (m * out_stride)[:, None] + n[None, :], cast(y, out.dtype.element_ty), mask=inside)
