@@ -1,0 +1,19 @@
+"""The conformance kit over the products, in the interpreter: in `make test-all`."""
+
+import pytest
+
+from core.testing.conformance import Level, run
+
+
+@pytest.fixture
+def small_tiles():
+    """The kit has large arguments: tiles are those of the interpreter's table."""
+
+
+@pytest.mark.exhaustive
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("name", ["triton_linear", "triton_stored_lookup"])
+def test_a_product_passes(name):
+    (report,) = run(name, level=Level.L1).plugins
+    assert {one.status for one in report.outcomes} <= {"passed", "skipped", "failed"}
+    assert {one.check: one.message for one in report.failures} == {}
