@@ -15,5 +15,7 @@ def small_tiles():
 @pytest.mark.parametrize("name", ["triton_linear", "triton_stored_lookup"])
 def test_a_product_passes(name):
     (report,) = run(name, level=Level.L1).plugins
-    assert {one.status for one in report.outcomes} <= {"passed", "skipped", "failed"}
+    assert sum(one.status == "passed" for one in report.outcomes) >= 12, [
+        (one.check, one.status, one.message) for one in report.outcomes
+    ]
     assert {one.check: one.message for one in report.failures} == {}
