@@ -22,6 +22,7 @@ from core_plugin_accelerator.preferences import table
 
 from core.api import AttentionRequest, PlatformSpec, ProbeResult
 from core.api.errors import CoreError
+from core.api.forms import WeightForm
 from core.api.kernels import OPS
 from core.plugins.attention import attention_verdict
 from core.plugins.catalog import Catalogue, Entry
@@ -49,6 +50,23 @@ MODELS: dict[str, dict[str, Any]] = {
     "Llama 3, float8 cache": {"head_dim": 128, "kv_dtype": "float8_e4m3fn"},
 }
 """What models ask of a backend, besides bfloat16."""
+
+FORMS: dict[str, WeightForm] = {
+    "plain numbers": WeightForm(),
+    "float8 in blocks (DeepSeek, Qwen)": WeightForm(
+        codes="float8_e4m3fn", outputs=128, inputs=128, activations="float8:128"
+    ),
+    "float8, by outputs": WeightForm(codes="float8_e4m3fn", activations="float8:token"),
+    "int8 by int8": WeightForm(codes="int", bits=8, activations="int8:token"),
+    "AWQ": WeightForm(codes="int", bits=4, inputs=128, zeros=True),
+    "GPTQ, act-order": WeightForm(codes="int", bits=4, inputs=128, zeros=True, ordered=True),
+    "bitsandbytes": WeightForm(codes="nf4", inputs=64),
+    "MXFP4": WeightForm(codes="e2m1", inputs=32, scale="e8m0"),
+    "NVFP4": WeightForm(codes="e2m1", inputs=16, scale="e4m3", activations="e2m1:16"),
+    "MXFP8": WeightForm(codes="float8_e4m3fn", inputs=32, scale="e8m0", activations="float8:32"),
+    **{f"GGUF {kind}": WeightForm(codes=f"gguf:{kind}") for kind in ("Q4_0", "Q4_K", "Q6_K", "IQ4_XS", "IQ2_XS")},
+}
+"""Forms of weights, as checkpoints have them."""
 
 
 class Device(NamedTuple):
@@ -126,6 +144,15 @@ def kernels_for(device: Device) -> dict[str, list[str]]:
     return given
 
 
+def products_for(device: Device) -> dict[str, str]:
+    """Return form of weights -> what multiplies with it on a card, in linear layers and in embeddings."""
+    chooses = selector(device)
+    place = KernelPlace(device.platform.device_type, "bfloat16", device.probe)
+    plan_kernels(chooses, [], place, dict.fromkeys(FORMS.values(), 0))
+    named = {f"weights {form.shown}": name for name, form in FORMS.items()}
+    return {named[one.subject]: one.how for one in chooses.reports if one.subject in named}
+
+
 def page() -> str:
     """Return the text of the page."""
     every = devices()
@@ -155,6 +182,13 @@ def page() -> str:
             "*Reference*: core's own form in plain torch. Sizes decide further when layers are built.",
             "",
             *_operations(every),
+            "",
+            "## Weights, in bfloat16",
+            "",
+            "What multiplies with weights of each form in linear layers, and in embeddings and output projections. The",
+            "*reference* opens them to bfloat16 when they are loaded.",
+            "",
+            *_products(every),
             "",
             "## What cards prefer",
             "",
@@ -214,6 +248,15 @@ def _operations(every: Sequence[Device]) -> Iterator[str]:
     for op in ops:
         for titles, names in _alike([(title, kernels.get(op, [])) for title, kernels in given]):
             yield f"| `{op}` | {', '.join(f'`{name}`' for name in names) or 'reference'} | {_shown(titles, every)} |"
+
+
+def _products(every: Sequence[Device]) -> Iterator[str]:
+    given = [(device.title, products_for(device)) for device in every]
+    yield "| weights | form | served by | cards |"
+    yield "|---|---|---|---|"
+    for name, form in FORMS.items():
+        for titles, (how,) in _alike([(title, [served[name]]) for title, served in given]):
+            yield f"| {name} | `{form.shown}` | {how} | {_shown(titles, every)} |"
 
 
 def _shown(titles: str, every: Sequence[Device]) -> str:

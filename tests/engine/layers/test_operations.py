@@ -225,7 +225,7 @@ def test_a_form_that_nobody_multiplies_with_is_warned_of_once_with_what_it_costs
 def test_operations_are_asked_for_as_what_they_are():
     build, _ = builder()
     for ask, code in (
-        (lambda: build.operation("acme_none"), "CORE-P237 .*known are acme_mix, acme_outer, add_identities"),
+        (lambda: build.operation("acme_none"), "CORE-P237 .*known are acme_mix, acme_outer, add_bias, add_identities"),
         (lambda: build.operation("linear"), "CORE-P238 .*'linear'.*multiplies with weights"),
         (lambda: build.weights("k", "acme_mix", "p", 4, {"": 4}), "CORE-P238 .*multiplies with no weights"),
         (lambda: build.weights("k", "acme_none", "p", 4, {"": 4}), "CORE-P237"),

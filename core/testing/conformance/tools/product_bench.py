@@ -191,9 +191,11 @@ def _takes(subject: Subject, form: WeightForm, dtype: str) -> bool:
     spec = subject.spec(KernelSpec)
     site = site_of(spec.op, len(PARTS), bias=False)
     dims = {"inputs": INPUTS, "outputs": site.rows} | ({"experts": site.experts} if site.experts else {})
+    # What stands in for a device, an interpreter for instance, is not among those that the descriptor names.
+    device = subject.device if {subject.device, "*"} & spec.devices else min(spec.devices)
     request = KernelRequest(
         op=spec.op,
-        device=subject.device if spec.devices & {subject.device, "*"} else min(spec.devices),  # a device stands in
+        device=device,
         dtype=dtype,
         dims=dims,
         form=form.key,

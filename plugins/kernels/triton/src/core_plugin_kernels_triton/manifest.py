@@ -22,6 +22,7 @@ from core_plugin_kernels_triton.ops.spec import (
     ROTARY_INTERLEAVED,
     SILU_AND_MUL,
 )
+from core_plugin_kernels_triton.products.spec import LINEAR, STORED_LOOKUP
 from core_plugin_kernels_triton.tune.spec import BENCH_TUNE
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "GELU_TANH",
     "GELU_TANH_AND_MUL",
     "LAYER_NORM",
+    "LINEAR",
     "LOOKUP",
     "MASK_TOKENS",
     "PENALIZE",
@@ -43,5 +45,6 @@ __all__ = [
     "ROTARY",
     "ROTARY_INTERLEAVED",
     "SILU_AND_MUL",
+    "STORED_LOOKUP",
     "TRITON",
 ]

@@ -1,4 +1,5 @@
 from core_plugin_kernels_triton.ops import spec
+from core_plugin_kernels_triton.products import spec as products
 
 from core.testing.fakedevice.manifest import FAKE
 
@@ -10,6 +11,8 @@ def here(one):
 
 RMS_NORM, ADD_RMS_NORM = here(spec.RMS_NORM), here(spec.ADD_RMS_NORM)
 SILU_AND_MUL, ROTARY, LOOKUP = here(spec.SILU_AND_MUL), here(spec.ROTARY), here(spec.LOOKUP)
+LINEAR = here(products.LINEAR)
+STORED_LOOKUP = here(products.STORED_LOOKUP).replace(name="here_stored_lookup")
 ARGMAX, DRAW = here(spec.ARGMAX), here(spec.DRAW)
 MASK_TOKENS, ADD_BIAS, PENALIZE = here(spec.MASK_TOKENS), here(spec.ADD_BIAS), here(spec.PENALIZE)
 

@@ -1,0 +1,1 @@
+"""Products with weights as they are stored."""

@@ -1,0 +1,201 @@
+"""Products of activations with a stored weight, and rows of it."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from core_plugin_kernels_triton.compat import cast, dot
+from core_plugin_kernels_triton.products.kernels.dots import dot_float8, dot_int8
+from core_plugin_kernels_triton.products.kernels.kinds import FLOATS, INTEGERS, NO_SCALE
+from core_plugin_kernels_triton.products.kernels.numbers import scale_at
+from core_plugin_kernels_triton.products.kernels.opening import bytes_at, opened
+
+
+@triton.jit
+def multiply(
+    x,
+    x_scales,
+    codes,
+    scales,
+    zeros,
+    group_of,
+    table,
+    row_scales,
+    bias,
+    out,
+    rows,
+    outputs,
+    inputs,
+    x_stride,
+    x_scale_stride,
+    stride,
+    groups,
+    shared,
+    out_stride,
+    split_stride,
+    steps,
+    KIND: tl.constexpr,
+    BITS: tl.constexpr,
+    SCALE: tl.constexpr,
+    GROUP: tl.constexpr,
+    ZEROS: tl.constexpr,
+    ORDERED: tl.constexpr,
+    HOW: tl.constexpr,
+    FNUZ: tl.constexpr,
+    RUNS: tl.constexpr,
+    WIDE: tl.constexpr,
+    SPLIT: tl.constexpr,
+    SCALED: tl.constexpr,
+    BIASED: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+):
+    """Multiply `x (rows, inputs)` with a weight `(outputs, inputs)`.
+
+    Program `(tile, split)` sums `steps` tiles of inputs up. With `SPLIT` its sums go to `out[split]`, `(rows, outputs)`
+    in float32 or int32, for `merge`; without, results go to `out`. `HOW` says in what it multiplies: `x` holds int8 or
+    the bytes of e4m3 where it is not the activations themselves, with `x_scales` for a row, or with `RUNS` for each
+    run of `BLOCK_K` of its inputs. `WIDE` multiplies in float32 whatever the dtype of `x` is.
+    """
+    tiles = (rows + BLOCK_M - 1) // BLOCK_M
+    tile, split = tl.program_id(0), tl.program_id(1)
+    m = (tile % tiles).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)
+    n = (tile // tiles).to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)
+    asked, known = m < rows, n < outputs
+    acc = tl.zeros((BLOCK_M, BLOCK_N), tl.int32 if HOW == INTEGERS else tl.float32)
+    first = split * steps * BLOCK_K
+    for start in range(first, min(first + steps * BLOCK_K, inputs), BLOCK_K):
+        k = start + tl.arange(0, BLOCK_K)
+        given = asked[:, None] & (k < inputs)[None, :]
+        a = tl.load(x + (m * x_stride)[:, None] + k[None, :], mask=given, other=0)
+        if HOW == INTEGERS:
+            b = bytes_at(codes, n, k, known[:, None] & (k < inputs)[None, :], stride)
+            acc = dot_int8(a, tl.trans(b.to(tl.int8, bitcast=True)), acc)
+        elif HOW == FLOATS:
+            b = bytes_at(codes, n, k, known[:, None] & (k < inputs)[None, :], stride)
+            some = dot_float8(a, tl.trans(b), FNUZ)
+            if RUNS:
+                some *= tl.load(x_scales + m * x_scale_stride + start // BLOCK_K, mask=asked, other=0.0)[:, None]
+            if SCALE != NO_SCALE:
+                some *= scale_at(scales + n // shared * groups + start // GROUP, known, SCALE)[None, :]
+            acc += some
+        else:
+            b = opened(
+                *(codes, scales, zeros, group_of, table, n, known, start, inputs, stride, groups, shared),
+                *(KIND, BITS, SCALE, GROUP, ZEROS, ORDERED, BLOCK_K),
+            )
+            if WIDE:
+                acc = dot(cast(a, tl.float32), tl.trans(b), acc)
+            else:
+                acc = dot(a, tl.trans(cast(b, x.dtype.element_ty)), acc)
+    place = out + (m * out_stride)[:, None] + n[None, :]
+    inside = asked[:, None] & known[None, :]
+    if SPLIT:
+        tl.store(place + split.to(tl.int64) * split_stride, acc, mask=inside)
+    else:
+        y = _result(
+            acc, x_scales, row_scales, bias, m, n, asked, known, x_scale_stride, HOW != 0 and not RUNS, SCALED, BIASED
+        )
+        tl.store(place, cast(y, out.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def merge(
+    sums,
+    x_scales,
+    row_scales,
+    bias,
+    out,
+    rows,
+    outputs,
+    x_scale_stride,
+    out_stride,
+    split_stride,
+    splits,
+    TOKENS: tl.constexpr,
+    SCALED: tl.constexpr,
+    BIASED: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+):
+    """Add the sums of `multiply`, `(splits, rows, outputs)`, in the order of the inputs, and write the results."""
+    m = tl.program_id(0).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)
+    n = tl.program_id(1).to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)
+    asked, known = m < rows, n < outputs
+    inside = asked[:, None] & known[None, :]
+    place = sums + (m * outputs)[:, None] + n[None, :]
+    acc = tl.load(place, mask=inside, other=0)
+    for _ in range(1, splits):
+        place += split_stride
+        acc += tl.load(place, mask=inside, other=0)
+    y = _result(acc, x_scales, row_scales, bias, m, n, asked, known, x_scale_stride, TOKENS, SCALED, BIASED)
+    tl.store(out + (m * out_stride)[:, None] + n[None, :], cast(y, out.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def _result(
+    acc,
+    x_scales,
+    row_scales,
+    bias,
+    m,
+    n,
+    asked,
+    known,
+    x_scale_stride,
+    TOKENS: tl.constexpr,
+    SCALED: tl.constexpr,
+    BIASED: tl.constexpr,
+):
+    """Return sums times the scales of rows and outputs, and the bias, float32."""
+    y = acc.to(tl.float32)
+    if TOKENS:
+        y *= tl.load(x_scales + m * x_scale_stride, mask=asked, other=0.0)[:, None]
+    if SCALED:
+        y *= tl.load(row_scales + n, mask=known, other=0.0)[None, :]
+    if BIASED:
+        y += tl.load(bias + n, mask=known, other=0.0)[None, :]
+    return y
+
+
+@triton.jit
+def rows_of(
+    ids,
+    codes,
+    scales,
+    zeros,
+    group_of,
+    table,
+    row_scales,
+    out,
+    count,
+    inputs,
+    stride,
+    groups,
+    shared,
+    KIND: tl.constexpr,
+    BITS: tl.constexpr,
+    SCALE: tl.constexpr,
+    GROUP: tl.constexpr,
+    ZEROS: tl.constexpr,
+    ORDERED: tl.constexpr,
+    SCALED: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+):
+    """Write the outputs `ids (count,)` int64 of a weight, opened, to `out (count, inputs)`."""
+    place = tl.program_id(0).to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)
+    start = tl.program_id(1) * BLOCK_K
+    known = place < count
+    n = tl.load(ids + place, mask=known, other=0)
+    y = opened(
+        *(codes, scales, zeros, group_of, table, n, known, start, inputs, stride, groups, shared),
+        *(KIND, BITS, SCALE, GROUP, ZEROS, ORDERED, BLOCK_K),
+    )
+    if SCALED:
+        y *= tl.load(row_scales + n, mask=known, other=0.0)[:, None]
+    k = start + tl.arange(0, BLOCK_K)
+    inside = known[:, None] & (k < inputs)[None, :]
+    tl.store(out + (place * inputs)[:, None] + k[None, :], cast(y, out.dtype.element_ty), mask=inside)

@@ -1,0 +1,106 @@
+"""Activations rounded as a form says."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from core_plugin_kernels_triton.compat import cast, from_float8, to_float8
+
+INT8 = tl.constexpr(0)
+FLOAT8 = tl.constexpr(1)
+FLOAT4 = tl.constexpr(2)
+
+
+@triton.jit
+def round_rows(
+    x,
+    whole,
+    out,
+    scales,
+    inputs,
+    stride,
+    runs,
+    KIND: tl.constexpr,
+    POWER: tl.constexpr,
+    WHOLE: tl.constexpr,
+    CODES: tl.constexpr,
+    RUN: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Round row `program` of `x (rows, inputs)`, `inputs <= BLOCK`, in runs of `RUN` inputs.
+
+    A run's scale follows from its largest magnitude: it is a power of two with `POWER`; with `WHOLE` it is `whole`
+    itself, `()` float32, or of `FLOAT4` a number in e4m3 times that. With `CODES` int8 or the bytes of e4m3 go to
+    `out`, and their scales to `scales (rows, runs)`; without, the rounded values go to `out`.
+    """
+    row = tl.program_id(0).to(tl.int64)
+    COUNT: tl.constexpr = BLOCK // RUN
+    k = tl.arange(0, BLOCK)
+    known = k < inputs
+    values = cast(tl.load(x + row * stride + k, mask=known, other=0.0), tl.float32)
+    values = tl.reshape(values, (COUNT, RUN))
+    strange = tl.max((values != values).to(tl.int32), 1) > 0
+    largest = tl.max(tl.where(values == values, tl.abs(values), 0.0), 1)
+    scale = _scale(largest, whole, KIND, POWER, WHOLE)
+    scale = tl.where(strange, float("nan"), scale)
+    ratio = tl.div_rn(values, tl.broadcast_to(scale[:, None], (COUNT, RUN)))
+    if KIND == INT8:
+        code = tl.where(ratio == ratio, _to_integer(ratio), 0.0)
+        rounded = code
+    elif KIND == FLOAT8:
+        code = to_float8(ratio, False)
+        rounded = from_float8(code, False).to(tl.float32)
+    else:
+        code = _to_e2m1(ratio)
+        rounded = code
+    place = out + row * inputs + k
+    if CODES:
+        if KIND == INT8:
+            tl.store(place, tl.reshape(code.to(tl.int8), (BLOCK,)), mask=known)
+        else:
+            tl.store(place, tl.reshape(code, (BLOCK,)), mask=known)
+        run = tl.arange(0, COUNT)
+        tl.store(scales + row * runs + run, scale, mask=run < runs)
+    else:
+        rounded = tl.reshape(rounded * scale[:, None], (BLOCK,))
+        tl.store(place, cast(rounded, out.dtype.element_ty), mask=known)
+
+
+@triton.jit
+def _scale(largest, whole, KIND: tl.constexpr, POWER: tl.constexpr, WHOLE: tl.constexpr):
+    if POWER:
+        # The exponent of the largest magnitude becomes that of the largest number: 2^8 of e4m3, 2^2 of e2m1.
+        exponent = (largest.to(tl.int32, bitcast=True) >> 23) - (8 if KIND == FLOAT8 else 2)
+        bits = tl.where(exponent <= 0, 0x00400000, exponent << 23).to(tl.int32)
+        scale = tl.where(largest > 0, bits.to(tl.float32, bitcast=True), 1.0)
+    elif WHOLE:
+        shared = tl.load(whole)
+        if KIND == FLOAT4:
+            wanted = tl.div_rn(largest, tl.full(largest.shape, 6.0, tl.float32))
+            wanted = tl.div_rn(wanted, tl.zeros(largest.shape, tl.float32) + shared)
+            stored = from_float8(to_float8(wanted, False), False).to(tl.float32)
+            scale = tl.where(stored > 0, stored, 1.0) * shared
+        else:
+            scale = tl.zeros(largest.shape, tl.float32) + shared
+    else:
+        most: tl.constexpr = 127.0 if KIND == INT8 else 448.0
+        scale = tl.div_rn(largest, tl.full(largest.shape, most, tl.float32))
+        scale = tl.where(scale > 0, scale, 1.0)
+    return scale
+
+
+@triton.jit
+def _to_integer(x):
+    """Return the nearest integer, ties to even: sums with `1.5 * 2^23` are rounded to integers."""
+    return (x + 12582912.0) - 12582912.0
+
+
+@triton.jit
+def _to_e2m1(x):
+    """Return the nearest value of e2m1, ties to an even mantissa; what is too large becomes the largest."""
+    size = tl.abs(x)
+    step = tl.where(size < 2, 0.5, tl.where(size < 4, 1.0, 2.0))
+    nearest = _to_integer(size / step) * step  # a step is a power of two: the quotient is exact
+    nearest = tl.where(nearest > 6.0, 6.0, nearest)
+    return tl.where(x < 0, -nearest, nearest)

@@ -1,0 +1,96 @@
+"""Activations rounded before they are multiplied, by the name of the rounding in a form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from core_plugin_kernels_triton.launch import launch
+from core_plugin_kernels_triton.ops.layout import rows_apart
+from core_plugin_kernels_triton.ops.tiles import power_of_two, warps
+from core_plugin_kernels_triton.products.kernels.rounding import FLOAT4, FLOAT8, INT8, round_rows
+
+_LARGEST_E4M3, _LARGEST_E2M1 = 448.0, 6.0
+_LANE = 16
+"""Numbers that a lane of the card holds."""
+
+
+class Rounding(NamedTuple):
+    """What activations are rounded to.
+
+    Attributes:
+        kind: Of the numbers.
+        run: Inputs that share a scale; 0: all of a token.
+        power: Whether scales are powers of two.
+        largest: Of what all tokens share a scale: the magnitude that the largest of them becomes.
+    """
+
+    kind: int
+    run: int = 0
+    power: bool = False
+    largest: float = 0.0
+
+
+ROUNDINGS: Mapping[str, Rounding] = {
+    "int8:token": Rounding(INT8.value),
+    "float8:token": Rounding(FLOAT8.value),
+    "float8:tensor": Rounding(FLOAT8.value, largest=_LARGEST_E4M3),
+    "float8:128": Rounding(FLOAT8.value, run=128),
+    "float8:32": Rounding(FLOAT8.value, run=32, power=True),
+    "e2m1:16": Rounding(FLOAT4.value, run=16, largest=_LARGEST_E4M3 * _LARGEST_E2M1),
+    "e2m1:32": Rounding(FLOAT4.value, run=32, power=True),
+}
+
+
+def rounded(x: Tensor, activations: str, fixed: Tensor | None) -> Tensor:
+    """Return `x (tokens, inputs)` rounded, in its own dtype.
+
+    Args:
+        fixed: The scale that the checkpoint fixes, `()` float32; 0 or None: it follows from `x`.
+    """
+    out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    how = ROUNDINGS[activations]
+    launch_round(x, _shared(x, how, fixed), out, None, how.kind, how.run, how.power)
+    return out
+
+
+def coded(x: Tensor, activations: str, fixed: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Return `x` as int8, or the bytes of e4m3, and the scales `(tokens, runs)` float32 of what follows from it."""
+    how = ROUNDINGS[activations]
+    out = torch.empty(x.shape, dtype=torch.int8 if how.kind == INT8.value else torch.uint8, device=x.device)
+    count = -(-x.shape[1] // how.run) if how.run else 1
+    scales = torch.empty((len(x), count), dtype=torch.float32, device=x.device)
+    launch_round(x, _shared(x, how, fixed), out, scales, how.kind, how.run, how.power)
+    return out, scales
+
+
+def _shared(x: Tensor, how: Rounding, fixed: Tensor | None) -> Tensor | None:
+    """Return the scale that all tokens share, `()` float32, or None."""
+    if not how.largest:
+        return None
+    own = x.abs().amax().float() / how.largest
+    own = torch.where(own > 0, own, 1.0)
+    return own if fixed is None else torch.where(fixed > 0, fixed, own)
+
+
+@launch("Tensor x, Tensor? whole, Tensor(a!) out, Tensor(b!)? scales, int kind, int run, bool power")
+def launch_round(
+    x: Tensor, whole: Tensor | None, out: Tensor, scales: Tensor | None, kind: int, run: int, power: bool
+) -> None:
+    """Write rounded values to `out`, or codes and their scales."""
+    x, stride = rows_apart(x)
+    inputs = x.shape[1]
+    block = power_of_two(max(inputs, run))
+    round_rows[(len(x),)](
+        *(x, whole, out, scales, inputs, stride, scales.shape[1] if scales is not None else 0),
+        KIND=kind,
+        POWER=power,
+        WHOLE=whole is not None,
+        CODES=scales is not None,
+        RUN=run or block,
+        BLOCK=block,
+        num_warps=warps(block, _LANE),
+    )
