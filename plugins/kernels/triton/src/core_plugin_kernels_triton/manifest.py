@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from core_plugin_kernels_triton.attention.spec import TRITON
+from core_plugin_kernels_triton.experts.spec import EXPERTS_IN, EXPERTS_OUT, ROUTE
 from core_plugin_kernels_triton.ops.spec import (
     ADD_BIAS,
     ADD_LAYER_NORM,
@@ -31,6 +32,8 @@ __all__ = [
     "ARGMAX",
     "BENCH_TUNE",
     "DRAW",
+    "EXPERTS_IN",
+    "EXPERTS_OUT",
     "GELU",
     "GELU_AND_MUL",
     "GELU_TANH",
@@ -42,6 +45,7 @@ __all__ = [
     "RMS_NORM",
     "ROTARY",
     "ROTARY_INTERLEAVED",
+    "ROUTE",
     "SILU_AND_MUL",
     "TRITON",
 ]
