@@ -1,4 +1,6 @@
-"""Mixtures of experts in Triton, by its interpreter, give the tokens of the reference: engines on a fake device."""
+"""Experts, latent attention and recurrences in Triton, by its interpreter, give the tokens of the reference forms:
+engines on a fake device.
+"""
 
 from __future__ import annotations
 
@@ -63,3 +65,30 @@ def test_experts_tokens_are_those_of_the_reference_and_nothing_waits(plugins, tm
     """Sorted on the device: the host reads no counts, and graphs are made of it."""
     model = str(row_of(family, name).write(tmp_path / name))
     assert held(plugins, model, EXPERTS).queue().waits == 0
+
+
+LATENT = ("deepseek_v2", "deepseek_v3", "deepseek_v32")
+
+
+@pytest.mark.covers("ATTN-08", "ATTN-10")
+@pytest.mark.parametrize("name", LATENT)
+def test_latent_attention_s_tokens_are_those_of_the_torch_backend(plugins, tmp_path, name):
+    model = str(row_of("deepseek", name).write(tmp_path / name))
+    assert held(plugins, model, backend="triton_interpreted").queue().waits == 0
+
+
+RECURRENT = {
+    "qwen3_next": ("qwen_next", ("causal_conv", "linear_attention")),
+    "mamba": ("mamba", ("causal_conv", "selective_scan")),
+    "mamba2": ("mamba", ("causal_conv", "linear_attention")),
+    "falcon_h1": ("falcon_h1", ("causal_conv", "linear_attention")),
+}
+"""Row -> its plugin, and the operations that it asks for."""
+
+
+@pytest.mark.covers("ATTN-11")
+@pytest.mark.parametrize("name", RECURRENT)
+def test_recurrences_tokens_are_those_of_the_reference_and_nothing_waits(plugins, tmp_path, name):
+    family, ops = RECURRENT[name]
+    model = str(row_of(family, name).write(tmp_path / name))
+    assert held(plugins, model, ops).queue().waits == 0

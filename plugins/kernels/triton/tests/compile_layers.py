@@ -7,12 +7,17 @@ bytes of shared memory of each kernel.
 import json
 import sys
 
+import torch
 import triton
 from core_plugin_kernels_triton.experts import multiply, route, sort
+from core_plugin_kernels_triton.latent import attend, form, picks, store
 from core_plugin_kernels_triton.ops.tiles import power_of_two
+from core_plugin_kernels_triton.recurrent import attention, conv, scan
 from core_plugin_kernels_triton.tables import sizes
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
+
+from core.api.attention import AttentionContext, LatentSite
 
 NAMES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 
@@ -54,7 +59,59 @@ def experts(dtype, sections):
         yield f"route {rule}", route.route_kernel, types, constants, {"num_warps": 4}
 
 
-PARTS = {"experts": experts}
+def latent(dtype, sections):
+    """Yield the same of latent attention: DeepSeek V3's sizes, caches of the compute dtype and of float8."""
+    table = sizes("latent", sections)
+    form.tiles = lambda device: table
+    kinds = {name: kind for kind, name in ((torch.bfloat16, "bf16"), (torch.float16, "fp16"), (torch.float32, "fp32"))}
+    for float8 in (False, True):
+        kept = torch.float8_e4m3fn if float8 else kinds[dtype]
+        context = AttentionContext(torch.device("cpu"), kinds[dtype], kept, 16)
+        f = form.form_of(LatentSite(0, 128, 512, 64, 128, 128, 1.0), context)
+        types = {**dict.fromkeys(("q", "q_rope", "out", "x"), f"*{dtype}"), "kv": "*u8" if float8 else f"*{dtype}"}
+        types |= dict.fromkeys(("tables", "starts", "lengths", "picked"), "*i32")
+        types |= dict.fromkeys(("sums_out", "tops_out", "sums_in", "tops_in"), "*fp32")
+        types |= {"scale": "fp32", "slots": "*i64"}
+        same = {"HEADS": f.heads, "LATENT_DIM": f.latent_dim, "ROPE_DIM": f.rope_dim, "BLOCK_L": f.latent_width}
+        same |= {"BLOCK_R": f.rope_width, "BLOCK_SIZE": 16, "FLOAT8": f.float8, "BLOCK_M": f.m, "BLOCK_N": f.n}
+        same |= {"SPLIT": f.split, "SPLITS": f.splits, "MOST": form.FEW}
+        options = {"num_warps": f.warps, "num_stages": f.stages}
+        for kind in range(3):
+            constants = {**same, "KIND": kind, "PICKS": 2048 if kind == 2 else 0}
+            constants |= {} if kind == 2 else {"picked": None}
+            yield f"latent {kind}{float8:d}", attend.latent_kernel, types, constants, options
+        yield f"merge {float8:d}", attend.latent_merge_kernel, types, same, {"num_warps": 4}
+        constants = {"WIDTH": 512, "BLOCK": 512, "BLOCK_SIZE": 16, "FLOAT8": f.float8, "ROWS": table["stored"]}
+        yield f"store {float8:d}", store.store_row_kernel, types, constants, {"num_warps": 4}
+        tile = table["scores"]
+        constants = {"HEADS": 64, "KEY_DIM": 128, "BLOCK_H": 64, "BLOCK_D": 128, "BLOCK_SIZE": 16, "FLOAT8": f.float8}
+        constants |= {"BLOCK_N": tile["n"]}
+        types = {**types, "out": "*fp32", "weights": "*fp32"}
+        options = {"num_warps": tile["warps"], "num_stages": tile["stages"]}
+        yield f"scores {float8:d}", picks.score_kernel, types, constants, options
+
+
+def recurrent(dtype, sections):
+    """Yield the same of recurrences."""
+    table = sizes("recurrent", sections)
+    types = dict.fromkeys(("x", "weight", "bias", "out", "q", "k", "v", "b", "c"), f"*{dtype}")
+    types |= dict.fromkeys(("memory", "decay", "beta", "step", "a"), "*fp32")
+    types |= {"slots": "*i64", "fresh": "*i64", "starts": "*i32", "scale": "fp32"}
+    tile = table["conv"]
+    constants = {"WIDTH": 4, "BIASED": True, "ACTIVATED": True, "TOKENS": tile["tokens"], "BLOCK": tile["channels"]}
+    yield "conv", conv.conv_kernel, {**types, "memory": f"*{dtype}"}, constants, {"num_warps": 4}
+    yield "conv state", conv.conv_state_kernel, {**types, "memory": f"*{dtype}"}, constants, {"num_warps": 4}
+    tile = table["attention"]
+    for chunk, delta, per_key in ((1, True, False), (1, False, True), (tile["chunk"], True, False)):
+        constants = {"DELTA": delta, "PER_KEY": per_key, "CHUNK": chunk, "FEWEST": 0 if per_key else tile["fewest"]}
+        constants |= {"BLOCK_K": 128, "BLOCK_V": tile["values"]} | ({} if delta else {"beta": None})
+        yield f"linear {chunk}{delta:d}", attention.linear_kernel, types, constants, {"num_warps": 4}
+    constants = {"BLOCK": table["scan"]["tile"] // 16, "STATE": 16}
+    yield "scan", scan.scan_kernel, types, constants, {"num_warps": 4}
+    yield "gated", scan.gated_kernel, types, {"BLOCK": table["gated"]["channels"]}, {"num_warps": 4}
+
+
+PARTS = {"experts": experts, "latent": latent, "recurrent": recurrent}
 
 
 def main(name, dtype, *wanted):

@@ -22,8 +22,9 @@ def held(card, dtype, tmp_path, *parts):
     assert found and {name: taken for name, taken in found.items() if taken > SHARED[card] * 1024} == {}
 
 
-def test_an_h100_s_experts_compile(tmp_path):
-    held("cuda:90", "bfloat16", tmp_path, "experts")
+@pytest.mark.parametrize("part", ["experts", "latent", "recurrent"])
+def test_an_h100_s_kernels_compile(tmp_path, part):
+    held("cuda:90", "bfloat16", tmp_path, part)
 
 
 @pytest.mark.exhaustive

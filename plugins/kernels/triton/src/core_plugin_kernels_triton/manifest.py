@@ -23,6 +23,12 @@ from core_plugin_kernels_triton.ops.spec import (
     ROTARY_INTERLEAVED,
     SILU_AND_MUL,
 )
+from core_plugin_kernels_triton.recurrent.spec import (
+    CAUSAL_CONV,
+    GATED_RECURRENCE,
+    LINEAR_ATTENTION,
+    SELECTIVE_SCAN,
+)
 from core_plugin_kernels_triton.tune.spec import BENCH_TUNE
 
 __all__ = [
@@ -31,14 +37,17 @@ __all__ = [
     "ADD_RMS_NORM",
     "ARGMAX",
     "BENCH_TUNE",
+    "CAUSAL_CONV",
     "DRAW",
     "EXPERTS_IN",
     "EXPERTS_OUT",
+    "GATED_RECURRENCE",
     "GELU",
     "GELU_AND_MUL",
     "GELU_TANH",
     "GELU_TANH_AND_MUL",
     "LAYER_NORM",
+    "LINEAR_ATTENTION",
     "LOOKUP",
     "MASK_TOKENS",
     "PENALIZE",
@@ -46,6 +55,7 @@ __all__ = [
     "ROTARY",
     "ROTARY_INTERLEAVED",
     "ROUTE",
+    "SELECTIVE_SCAN",
     "SILU_AND_MUL",
     "TRITON",
 ]

@@ -1,4 +1,5 @@
 from core_plugin_kernels_triton.experts import spec as experts
+from core_plugin_kernels_triton.recurrent import spec as recurrent
 
 
 def here(one):
@@ -7,3 +8,5 @@ def here(one):
 
 
 ROUTE, EXPERTS_IN, EXPERTS_OUT = here(experts.ROUTE), here(experts.EXPERTS_IN), here(experts.EXPERTS_OUT)
+CAUSAL_CONV, LINEAR_ATTENTION = here(recurrent.CAUSAL_CONV), here(recurrent.LINEAR_ATTENTION)
+SELECTIVE_SCAN, GATED_RECURRENCE = here(recurrent.SELECTIVE_SCAN), here(recurrent.GATED_RECURRENCE)
