@@ -59,6 +59,7 @@ def held(plugins, model, ops=(), backend="torch_sdpa", graphs=True):
     return platform
 
 
+@pytest.mark.exhaustive
 @pytest.mark.covers("MOE-05", "MOE-07", "MOE-08")
 @pytest.mark.parametrize("family, name", [("qwen_moe", "qwen3_moe"), ("gpt_oss", "gpt_oss")])
 def test_experts_tokens_are_those_of_the_reference_and_nothing_waits(plugins, tmp_path, family, name):
@@ -67,18 +68,19 @@ def test_experts_tokens_are_those_of_the_reference_and_nothing_waits(plugins, tm
     assert held(plugins, model, EXPERTS).queue().waits == 0
 
 
-LATENT = ("deepseek_v2", "deepseek_v3", "deepseek_v32")
+LONG = pytest.mark.exhaustive
+LATENT = (pytest.param("deepseek_v2", marks=LONG), pytest.param("deepseek_v3", marks=LONG), "deepseek_v32")
 
 
 @pytest.mark.covers("ATTN-08", "ATTN-10")
 @pytest.mark.parametrize("name", LATENT)
 def test_latent_attention_s_tokens_are_those_of_the_torch_backend(plugins, tmp_path, name):
     model = str(row_of("deepseek", name).write(tmp_path / name))
-    assert held(plugins, model, backend="triton_interpreted").queue().waits == 0
+    assert held(plugins, model, EXPERTS, backend="triton_interpreted").queue().waits == 0
 
 
 RECURRENT = {
-    "qwen3_next": ("qwen_next", ("causal_conv", "linear_attention")),
+    "qwen3_next": ("qwen_next", (*EXPERTS, "causal_conv", "linear_attention")),
     "mamba": ("mamba", ("causal_conv", "selective_scan")),
     "mamba2": ("mamba", ("causal_conv", "linear_attention")),
     "falcon_h1": ("falcon_h1", ("causal_conv", "linear_attention")),
@@ -87,7 +89,9 @@ RECURRENT = {
 
 
 @pytest.mark.covers("ATTN-11")
-@pytest.mark.parametrize("name", RECURRENT)
+@pytest.mark.parametrize(
+    "name", ["qwen3_next", *(pytest.param(name, marks=LONG) for name in ("mamba", "mamba2", "falcon_h1"))]
+)
 def test_recurrences_tokens_are_those_of_the_reference_and_nothing_waits(plugins, tmp_path, name):
     family, ops = RECURRENT[name]
     model = str(row_of(family, name).write(tmp_path / name))
