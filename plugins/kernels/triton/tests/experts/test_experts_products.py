@@ -81,6 +81,7 @@ def held(ids, experts, *, dtype=torch.float32, bias=True, rows=(9, 9), inputs=20
     torch.testing.assert_close(summed.double(), total, **allowed)
 
 
+@pytest.mark.covers("MOE-07")
 @pytest.mark.parametrize("tokens, k, experts", [(1, 1, 1), (1, 2, 5), (7, 3, 5), (23, 2, 4), (40, 1, 3), (5, 8, 9)])
 def test_rows_are_in_the_order_of_the_reference(tokens, k, experts):
     ids = chosen(tokens, k, experts)
@@ -91,6 +92,7 @@ def test_rows_are_in_the_order_of_the_reference(tokens, k, experts):
     assert starts.diff().tolist() == [*counts, ids.numel() - len(pairs)] and starts[0] == 0
 
 
+@pytest.mark.covers("MOE-07", "MOE-08")
 @pytest.mark.parametrize("tokens, k, experts", [(1, 1, 1), (1, 2, 5), (9, 3, 5), (37, 2, 3), (6, 8, 9)])
 def test_products_are_those_of_their_definition(tokens, k, experts):
     held(chosen(tokens, k, experts), experts)

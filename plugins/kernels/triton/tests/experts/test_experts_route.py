@@ -20,6 +20,7 @@ RULES = [
 ]
 
 
+@pytest.mark.covers("MOE-05")
 @pytest.mark.parametrize("routing", RULES, ids=lambda rule: f"{rule.score}-{rule.top_k}-{rule.groups}")
 @pytest.mark.parametrize("experts", [12, 20])
 def test_experts_and_weights_are_those_of_the_reference(routing, experts):

@@ -45,7 +45,7 @@ def rows_of_tile(tile, starts, kinds, FEW: tl.constexpr, BLOCK_M: tl.constexpr):
     return low, row, end
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["experts"], do_not_specialize_on_alignment=["order", "starts"])
 def multiply_kernel(
     x,
     weight,
@@ -103,7 +103,7 @@ def multiply_kernel(
         tl.store(at, cast(total, out.dtype.element_ty), mask=there)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["tokens"])
 def total_kernel(
     results,
     weights,

@@ -47,7 +47,7 @@ def _best(values, free, place):
     return found, place == found[:, None]
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["tokens"])
 def route_kernel(
     logits,
     correction,
