@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from core_plugin_kernels_triton.attention.spec import TRITON
+from core_plugin_kernels_triton.experts.spec import EXPERTS_IN, EXPERTS_OUT, ROUTE
 from core_plugin_kernels_triton.ops.spec import (
     ADD_BIAS,
     ADD_LAYER_NORM,
@@ -23,6 +24,12 @@ from core_plugin_kernels_triton.ops.spec import (
     SILU_AND_MUL,
 )
 from core_plugin_kernels_triton.products.spec import LINEAR, STORED_LOOKUP
+from core_plugin_kernels_triton.recurrent.spec import (
+    CAUSAL_CONV,
+    GATED_RECURRENCE,
+    LINEAR_ATTENTION,
+    SELECTIVE_SCAN,
+)
 from core_plugin_kernels_triton.tune.spec import BENCH_TUNE
 
 __all__ = [
@@ -31,19 +38,26 @@ __all__ = [
     "ADD_RMS_NORM",
     "ARGMAX",
     "BENCH_TUNE",
+    "CAUSAL_CONV",
     "DRAW",
+    "EXPERTS_IN",
+    "EXPERTS_OUT",
+    "GATED_RECURRENCE",
     "GELU",
     "GELU_AND_MUL",
     "GELU_TANH",
     "GELU_TANH_AND_MUL",
     "LAYER_NORM",
     "LINEAR",
+    "LINEAR_ATTENTION",
     "LOOKUP",
     "MASK_TOKENS",
     "PENALIZE",
     "RMS_NORM",
     "ROTARY",
     "ROTARY_INTERLEAVED",
+    "ROUTE",
+    "SELECTIVE_SCAN",
     "SILU_AND_MUL",
     "STORED_LOOKUP",
     "TRITON",

@@ -15,11 +15,12 @@ from core_plugin_kernels_triton.attention.plan import TritonPlan, fixed_plan, pl
 from core_plugin_kernels_triton.attention.prompts import attend_prompts
 from core_plugin_kernels_triton.attention.store import store
 from core_plugin_kernels_triton.attention.tiles import tiles_for
+from core_plugin_kernels_triton.latent.backend import LatentBackend
 
 LOG2_E = math.log2(math.e)
 
 
-class TritonBackend:
+class TritonBackend(LatentBackend):
     """Paged attention in Triton. Block `b` has its keys in `cache[b, 0]`, its values in `cache[b, 1]`."""
 
     def __init__(self, ctx: AttentionContext) -> None:

@@ -19,6 +19,9 @@ TRITON = AttentionSpec(
     kv_dtypes=DTYPES | {"float8_e4m3fn", "float8_e5m2"},
     refine="core_plugin_kernels_triton.attention.fits:fits",
     features=frozenset(
-        {"sliding_window", "softcap", "alibi", "alibi_root", "sinks", "chunked", "head_scales", "replayable"}
+        {
+            *("sliding_window", "softcap", "alibi", "alibi_root", "sinks", "chunked", "head_scales", "replayable"),
+            *("latent", "picks"),
+        }
     ),
 )

@@ -1,0 +1,1 @@
+"""Recurrences over the tokens of each row, with states in slots."""
