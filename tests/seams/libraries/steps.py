@@ -76,7 +76,7 @@ def run(backend, site, step, cache, *, fixed=False, sinks=None):
         layer.use_sinks(sinks)
     if fixed:
         plan = backend.fixed_plan(StepShape(len(step.batch.seq_lens), len(step.batch.seq_lens), 1, 64))
-        width = plan.tables.shape[1]
+        width = getattr(plan, "paged", plan).tables.shape[1]
         tables = torch.zeros(len(step.batch.seq_lens), width, dtype=torch.int32)
         have = min(width, step.batch.block_tables.shape[1])
         tables[:, :have] = step.batch.block_tables[:, :have]

@@ -128,7 +128,7 @@ def test_a_card_is_told_with_what_it_can_do(name, floats):
     ("name", "prefers"),
     [
         ("A100", "flashinfer"),
-        ("H100", "flash_attn"),
+        ("H100", "flash_attn_3"),
         ("B200", "flashinfer"),
         ("GB300", "cutlass_mla"),
         ("RTX 5090", "flash_attn"),

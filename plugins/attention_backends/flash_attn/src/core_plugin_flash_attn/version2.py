@@ -41,7 +41,8 @@ class FlashAttention2Layer(PagedLayer):
             "alibi_slopes": slopes,
         }
 
-    def _attend(self, q: Tensor, keys: Tensor, values: Tensor, plan: PagedPlan) -> Tensor:
+    def _attend(self, q: Tensor, kv: Tensor, plan: PagedPlan) -> Tensor:
+        keys, values = kv[:, 0], kv[:, 1]
         terms: dict[str, Any] = {**self._terms, "block_table": plan.tables}
         if plan.single:
             out = flash_attn_with_kvcache(

@@ -39,7 +39,8 @@ class FlashAttention3Layer(PagedLayer):
             "num_splits": FlashAttentionOptions.model_validate(dict(ctx.options)).splits,
         }
 
-    def _attend(self, q: Tensor, keys: Tensor, values: Tensor, plan: PagedPlan) -> Tensor:
+    def _attend(self, q: Tensor, kv: Tensor, plan: PagedPlan) -> Tensor:
+        keys, values = kv[:, 0], kv[:, 1]
         out = flash_attn_with_kvcache(
             q,
             keys,

@@ -110,27 +110,25 @@ class PagedLayer(ABC):
 
     def write_kv(self, k: Tensor, v: Tensor, kv: Tensor, plan: PagedPlan) -> None:
         """Store `k, v (tokens, kv_heads, head_dim)` at the plan's slots."""
-        flat = kv.view(-1, *kv.shape[3:])
-        flat.index_copy_(0, plan.key_slots, self._stored(k))
-        flat.index_copy_(0, plan.value_slots, self._stored(v))
+        flat, k, v = kv.view(-1, *kv.shape[3:]), self._stored(k, key=True), self._stored(v, key=False)
+        if flat.dtype.itemsize == 1:  # torch copies bytes everywhere, float8 not
+            flat, k, v = flat.view(torch.uint8), k.view(torch.uint8), v.view(torch.uint8)
+        flat.index_copy_(0, plan.key_slots, k)
+        flat.index_copy_(0, plan.value_slots, v)
 
     def forward(self, q: Tensor, kv: Tensor, plan: PagedPlan) -> Tensor:
         """Attend causally; `q (tokens, heads, head_dim)` -> `(tokens, heads * head_dim)`."""
         if not q.shape[0]:
             return q.flatten(1)
-        return self._attend(dense_heads(q), kv[:, 0], kv[:, 1], plan).reshape(q.shape[0], -1)
+        return self._attend(dense_heads(q), kv, plan).reshape(q.shape[0], -1)
 
-    def _stored(self, x: Tensor) -> Tensor:
-        """Return keys or values as numbers of the cache."""
+    def _stored(self, x: Tensor, *, key: bool) -> Tensor:
+        """Return keys, or values, as numbers of the cache."""
         return x.to(self._ctx.kv_dtype)
 
     @abstractmethod
-    def _attend(self, q: Tensor, keys: Tensor, values: Tensor, plan: PagedPlan) -> Tensor:
-        """Return `(tokens, heads, head_dim)`, of at least one token.
-
-        Args:
-            keys, values: `(num_blocks, block_size, kv_heads, head_dim)`, dense within a block.
-        """
+    def _attend(self, q: Tensor, kv: Tensor, plan: PagedPlan) -> Tensor:
+        """Return `(tokens, heads, head_dim)`, of at least one token, whose heads are dense."""
 
 
 def dense_heads(x: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from core_plugin_flash_attn.manifest import FLASH_ATTN as FLASH2
 from core_plugin_flash_attn.manifest import FLASH_ATTN_3 as FLASH3
+from core_plugin_flashinfer.manifest import FLASHINFER as INFER
 
 
 def on_cpu(spec, name, **changes):
@@ -13,3 +14,4 @@ def on_cpu(spec, name, **changes):
 # Pages of 16 tokens: those of 256 would hold all that a tiny model sees.
 FLASH_ATTN = on_cpu(FLASH2, "seam_flash_attn", block_multiple=16)
 FLASH_ATTN_3 = on_cpu(FLASH3, "seam_flash_attn_3")
+FLASHINFER = on_cpu(INFER, "seam_flashinfer", head_dims=None)
