@@ -143,12 +143,13 @@ def causal_window(site: AttentionSite) -> tuple[int, int]:
 
 def pages(tables: Tensor, lengths: Tensor, seq_lens: np.ndarray, block_size: int) -> Tensor:
     """Return the blocks of all rows one behind the other, `(sum of blocks,)` int32 on the device; nothing waits."""
-    counts = -(-seq_lens.astype(np.int64) // block_size)
-    return ragged(tables, torch.div(lengths + block_size - 1, block_size, rounding_mode="floor"), int(counts.sum()))
+    total = int((-(-seq_lens.astype(np.int64) // block_size)).sum())
+    rows, columns = entries(torch.div(lengths + block_size - 1, block_size, rounding_mode="floor"), total)
+    return tables[rows, columns]
 
 
-def ragged(table: Tensor, counts: Tensor, total: int) -> Tensor:
-    """Return the first `counts (rows,)` entries of each row of `table (rows, columns)`, `(total,)`.
+def entries(counts: Tensor, total: int) -> tuple[Tensor, Tensor]:
+    """Return row and column of the first `counts (rows,)` entries of each row, `(total,)` int64 each.
 
     Args:
         total: Sum of the counts, which the host knows: asking the device for it would wait.
@@ -156,5 +157,4 @@ def ragged(table: Tensor, counts: Tensor, total: int) -> Tensor:
     counts = counts.long()
     rows = torch.repeat_interleave(counts, output_size=total)
     first = torch.cumsum(counts, 0) - counts
-    columns = torch.arange(total, device=table.device) - first[rows]
-    return table[rows, columns]
+    return rows, torch.arange(total, device=counts.device) - first[rows]
