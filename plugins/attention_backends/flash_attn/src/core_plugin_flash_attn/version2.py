@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 from core_plugin_accelerator.paged import PagedBackend, PagedLayer, PagedPlan, causal_window
-from flash_attn import flash_attn_varlen_func, flash_attn_with_kvcache  # type: ignore[import-not-found]
+from flash_attn import flash_attn_varlen_func, flash_attn_with_kvcache
 from torch import Tensor
 
 from core.api.attention import AttentionContext, AttentionSite

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from core_plugin_accelerator.paged import PagedBackend, PagedLayer, PagedPlan, causal_window
-from flash_attn_interface import flash_attn_varlen_func, flash_attn_with_kvcache  # type: ignore[import-not-found]
+from flash_attn_interface import flash_attn_varlen_func, flash_attn_with_kvcache
 from torch import Tensor
 
 from core.api.attention import AttentionContext, AttentionSite

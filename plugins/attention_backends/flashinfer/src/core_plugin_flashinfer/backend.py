@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 from core_plugin_accelerator.paged import PagedBackend, PagedLayer
-from flashinfer import (  # type: ignore[import-not-found]
+from flashinfer import (
     BatchDecodeWithPagedKVCacheWrapper,
     BatchPrefillWithPagedKVCacheWrapper,
 )

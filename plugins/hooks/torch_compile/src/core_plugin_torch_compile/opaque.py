@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
 
 import torch
 
@@ -22,9 +23,9 @@ class Opaque:
 
 def opaque(layer: Any) -> Opaque:
     """Return a layer in front of another."""
-    made = Opaque(layer)
+    made, disable = Opaque(layer), cast("Callable[..., Any]", torch.compiler.disable)
     for name in METHODS:
         if hasattr(layer, name):
-            own = torch.compiler.disable(getattr(layer, name), reason="attention reads the step's plan")
+            own = disable(getattr(layer, name), reason="attention reads the step's plan")
             setattr(made, name, own)
     return made

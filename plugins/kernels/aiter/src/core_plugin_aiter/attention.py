@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from aiter import flash_attn_varlen_func, paged_attention_v1  # type: ignore[import-not-found]
+from aiter import flash_attn_varlen_func, paged_attention_v1
 from core_plugin_accelerator.paged import PagedBackend, PagedLayer, PagedPlan, entries
 from torch import Tensor
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
-from aiter import gemm_a8w8_blockscale  # type: ignore[import-not-found]
+from aiter import gemm_a8w8_blockscale
 from torch import Tensor
 
 from core.api import Product
@@ -54,7 +54,7 @@ class Linear(Product):
         """`(tokens, inputs) -> (tokens, outputs)`, bias included."""
         if not x.shape[0]:
             return x.new_empty(0, sum(self._rows))
-        runs, most = x.float().unflatten(-1, (-1, BLOCK)), MOST[self._format]
+        runs, most = x.float().reshape(len(x), -1, BLOCK), MOST[self._format]
         largest = runs.abs().amax(-1, keepdim=True)
         scales = torch.where(largest > 0, largest / most, 1.0)
         codes = (runs / scales).clamp(-most, most).to(self._format).flatten(-2)

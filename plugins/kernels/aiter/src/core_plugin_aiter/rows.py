@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import torch
-from aiter import gemm_a8w8_CK  # type: ignore[import-not-found]
+from aiter import gemm_a8w8_CK
 from torch import Tensor
 
 from core.api import Product

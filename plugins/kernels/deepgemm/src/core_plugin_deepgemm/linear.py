@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import deep_gemm  # type: ignore[import-not-found]
+import deep_gemm
 import torch
 from torch import Tensor
 

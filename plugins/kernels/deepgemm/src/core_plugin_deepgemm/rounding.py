@@ -16,7 +16,7 @@ def round_runs(x: Tensor, *, powers: bool) -> tuple[Tensor, Tensor]:
     Args:
         powers: Scales are powers of two, none smaller than the plain ones.
     """
-    runs = x.float().unflatten(-1, (-1, BLOCK))
+    runs = x.float().reshape(*x.shape[:-1], -1, BLOCK)
     scales = _scales(runs.abs().amax(-1, keepdim=True), powers=powers)
     codes = (runs / scales).clamp(-MOST, MOST).to(CODES)
     return codes.flatten(-2), scales.squeeze(-1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import deep_gemm  # type: ignore[import-not-found]
+import deep_gemm
 import torch
 from torch import Tensor
 

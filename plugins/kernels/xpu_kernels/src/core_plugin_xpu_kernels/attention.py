@@ -6,7 +6,7 @@ from typing import Any
 
 from core_plugin_accelerator.paged import PagedBackend, PagedLayer, PagedPlan, causal_window
 from torch import Tensor
-from vllm_xpu_kernels.flash_attn_interface import flash_attn_varlen_func  # type: ignore[import-not-found]
+from vllm_xpu_kernels.flash_attn_interface import flash_attn_varlen_func
 
 from core.api.attention import AttentionContext, AttentionSite
 
