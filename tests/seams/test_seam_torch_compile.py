@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from core_plugin_torch_compile import forward as compiled_forward
-from core_plugin_torch_compile.hooks import core_layer, core_model_loaded
+from core_plugin_torch_compile.manifest import core_layer, core_model_loaded
 from core_plugin_torch_compile.sources import key_of
 from core_plugin_torch_compile.store import Store
 
