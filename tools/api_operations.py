@@ -43,7 +43,7 @@ def operations(root: Path) -> Iterator[str]:
 
 def _kernels(root: Path) -> dict[str, list[KernelSpec]]:
     """Return the repository's kernels by operation, best first. Raises `PluginError` for one that cannot be loaded."""
-    candidates, failures = load_descriptors(in_repository(root).entries(KernelSpec.group))
+    candidates, failures = load_descriptors(in_repository(root).entries(KernelSpec.group), usable=False)
     for failure in failures:
         raise failure.error("the reference")
     found: dict[str, list[KernelSpec]] = {}

@@ -209,7 +209,7 @@ def _candidates(catalogue: Catalogue, groups: Sequence[str] = tuple(KINDS)) -> I
     for group in groups:
         if group == HOOKS_GROUP or not catalogue.entries(group):
             continue
-        candidates, failures = load_descriptors(catalogue.entries(group))
+        candidates, failures = load_descriptors(catalogue.entries(group), usable=False)
         for failure in failures:
             raise failure.error("the reference")
         yield from candidates

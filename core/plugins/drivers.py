@@ -60,12 +60,16 @@ class LoadFailure:
         return PluginError(self.code, message, hint=" ".join(text for text in (wish, self.hint) if text))
 
 
-def load_descriptors(entries: Sequence[Entry]) -> tuple[list[Candidate], list[LoadFailure]]:
-    """Load and check the descriptors that `entries` of one group name, in their order; nothing else is imported."""
+def load_descriptors(entries: Sequence[Entry], *, usable: bool = True) -> tuple[list[Candidate], list[LoadFailure]]:
+    """Load and check the descriptors that `entries` of one group name, in their order; nothing else is imported.
+
+    Args:
+        usable: Whether what they need (`Descriptor.imports`, `requires`) has to be installed here.
+    """
     candidates: list[Candidate] = []
     manager, failures = _manager(entries)
     for extension in manager:
-        checked = _check(extension.entry_point, extension.plugin)
+        checked = _check(extension.entry_point, extension.plugin, usable=usable)
         if isinstance(checked, Candidate):
             candidates.append(checked)
         else:
@@ -200,7 +204,7 @@ def _manager(entries: Sequence[Entry]) -> tuple[Any, list[LoadFailure]]:
     return manager, failures
 
 
-def _check(entry: Entry, loaded: object) -> Candidate | LoadFailure:
+def _check(entry: Entry, loaded: object, *, usable: bool) -> Candidate | LoadFailure:
     """Hold what an entry point gave against the rules of its group."""
     kind = DESCRIPTORS[entry.group]
     if not isinstance(loaded, kind):
@@ -212,6 +216,8 @@ def _check(entry: Entry, loaded: object) -> Candidate | LoadFailure:
         )
     if not accepts(entry.group, loaded.api):
         return _outside_window(entry, loaded.api)
+    if not usable:
+        return Candidate(entry, loaded)
     absent = unfound(loaded.imports)
     if absent:
         reason = "; ".join(f"it needs the module {name}, which is not installed" for name in absent)

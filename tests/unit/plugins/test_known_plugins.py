@@ -59,7 +59,7 @@ def test_planned_names_are_not_in_the_repository_and_every_kind_exists():
 def specs(group):
     ours = projects()
     entries = [entry for entry in Catalogue.scan().entries(group) if entry.dist in ours]
-    return [(one.entry.dist, one.descriptor) for one in load_descriptors(entries)[0]]
+    return [(one.entry.dist, one.descriptor) for one in load_descriptors(entries, usable=False)[0]]
 
 
 def test_architectures_are_those_that_the_manifests_list():
@@ -123,7 +123,8 @@ def refusal(catalogue, **sections):
         ),
         ("quantization", "awq", "'awq' comes with core-plugin-awq (AWQ checkpoints): `pip install core-plugin-awq`."),
         ("quantization", "compressed_tensors", "Did you mean 'compressed-tensors'?"),
-        ("attention_backend", "FLASH_ATTN", "'FLASH_ATTN' is planned as core-plugin-flash-attn"),
+        ("attention_backend", "FLASH_ATTN", "Did you mean 'flash_attn'?"),
+        ("attention_backend", "CUTLASS_MLA", "'CUTLASS_MLA' is planned as core-plugin-mla"),
         ("tool_parser", "hermes", "`pip install core-plugin-hermes`"),
         ("tool_parser", "hermess", "Did you mean 'hermes'?"),
         ("reasoning_parser", "hermes", "`pip install core-plugin-hermes`"),

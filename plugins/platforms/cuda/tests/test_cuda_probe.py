@@ -127,8 +127,8 @@ def test_a_card_is_told_with_what_it_can_do(name, floats):
 @pytest.mark.parametrize(
     ("name", "prefers"),
     [
-        ("A100", "flash_attn"),
-        ("H100", "flash_attn"),
+        ("A100", "flashinfer"),
+        ("H100", "flash_attn_3"),
         ("B200", "flashinfer"),
         ("GB300", "cutlass_mla"),
         ("RTX 5090", "flashinfer"),

@@ -1,0 +1,24 @@
+"""What this distribution offers, as data; imports neither torch nor the library."""
+
+from __future__ import annotations
+
+from core.api.descriptors import AttentionSpec
+
+DTYPES = frozenset({"bfloat16", "float16"})
+
+FLASHINFER = AttentionSpec(
+    name="flashinfer",
+    impl="core_plugin_flashinfer.backend:FlashInferBackend",
+    api=2,
+    summary="Paged attention by FlashInfer: prompts, and decoding in splits of the context",
+    band=3,
+    requires=("flashinfer-python>=0.2.9,<1",),
+    imports=("flashinfer",),
+    devices=frozenset({"cuda"}),
+    dtypes=DTYPES,
+    kv_dtypes=DTYPES | {"float8_e4m3fn"},
+    head_dims=frozenset({64, 128, 256}),
+    refine="core_plugin_flashinfer.fits:fits",
+    features=frozenset({"sliding_window", "softcap", "replayable"}),
+    options="core_plugin_flashinfer.options:FlashInferOptions",
+)

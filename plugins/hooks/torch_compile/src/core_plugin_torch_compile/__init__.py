@@ -1,0 +1,1 @@
+"""Models compiled by torch.compile. Off unless the user asks for it."""

@@ -1,0 +1,1 @@
+"""Paged attention and products by AITER."""

@@ -1,0 +1,1 @@
+"""Products of float8 weights by DeepGEMM."""

@@ -1,0 +1,260 @@
+"""Models compiled by torch.compile: the same tokens, in pieces between attention layers; what is kept for later."""
+
+from __future__ import annotations
+
+import logging
+from types import SimpleNamespace
+
+import pytest
+import torch
+from core_plugin_torch_compile import forward as compiled_forward
+from core_plugin_torch_compile.manifest import core_layer, core_model_loaded
+from core_plugin_torch_compile.sources import key_of
+from core_plugin_torch_compile.store import Store
+
+from core import LLM, SamplingParams
+
+ENGINE = {
+    "dtype": "float32",
+    "attention_backend": "torch_sdpa",
+    "max_num_seqs": 4,
+    "max_num_batched_tokens": 24,
+    "max_model_len": 64,
+    "block_size": 16,
+    "num_blocks": 32,
+}
+GREEDY = SamplingParams(temperature=0.0, max_tokens=8, ignore_eos=True)
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    torch._dynamo.reset()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    yield tmp_path / "core" / "torch_compile"
+    torch._dynamo.reset()
+
+
+def tokens(plugins, model, prompts, backend="off", **further):
+    """Return the tokens, and the model's `forward`."""
+    options = {"accelerator": {"graphs": False}, "torch_compile": {"backend": backend, **further}}
+    with LLM(model, **ENGINE, platform="accelerator", plugin_options=options) as llm:
+        found = [one.outputs[0].token_ids for one in llm.generate(prompts, GREEDY)]
+        found += [one.outputs[0].token_ids for one in llm.generate(prompts[:1], GREEDY)]
+        return found, llm._engine._core.loop.executor._worker._loaded.model.forward
+
+
+# -- a model of three layers -------------------------------------------------------------------------------------------
+
+INFO = {"architecture": "Toy", "device": "cpu", "num_parameters": 9}
+
+
+class Attention:
+    """What a backend makes: the plan is nothing that torch could look into."""
+
+    def __init__(self):
+        self.steps = 0
+
+    def forward(self, x, plan):
+        self.steps += plan["count"].pop()
+        return x.cumsum(0)
+
+    def use_scales(self, key):
+        self.key = key
+
+
+class Block:
+    """A layer of the model: torch makes pieces of functions, and none of one with a loop around what it may not see."""
+
+    def __init__(self, model, number):
+        self.model, self.number = model, number
+
+    def __call__(self, x, step):
+        seen = self.model.attention.forward(x @ self.model.weights[self.number], step.plan)
+        return x + torch.relu(seen)
+
+
+class Toy:
+    def __init__(self, options):
+        layer = core_layer(SimpleNamespace(layer=0), Attention(), options)
+        self.attention = layer or Attention()
+        self.weights = [torch.randn(8, 8, generator=torch.Generator().manual_seed(i)) for i in range(4)]
+        self.blocks = [Block(self, number) for number in range(3)]
+
+    def forward(self, step):
+        x = torch.nn.functional.embedding(step.token_ids, self.weights[3])
+        for block in self.blocks:
+            x = block(x, step)
+        return x
+
+
+def step_of(tokens):
+    return SimpleNamespace(token_ids=torch.arange(tokens) % 8, plan={"count": [1, 1, 1] * 9}, states=None)
+
+
+def toy(**options):
+    model = Toy(options)
+    core_model_loaded(model, INFO, options)
+    return model
+
+
+@pytest.mark.covers("COMP-01")
+def test_off_is_nothing():
+    layer = Attention()
+    assert core_layer(SimpleNamespace(layer=0), layer, {}) is None
+    model = toy()
+    assert model.forward.__func__ is Toy.forward and isinstance(model.attention, Attention)
+
+
+@pytest.mark.covers("COMP-01")
+def test_a_model_is_compiled_in_the_pieces_between_its_attention_layers(caplog):
+    caplog.set_level(logging.INFO, "core_plugin_torch_compile")
+    model, plain = toy(backend="eager", cache=False), toy()
+    for tokens in (5, 7, 1, 6, 1, 11):
+        torch.testing.assert_close(model.forward(step_of(tokens)), plain.forward(step_of(tokens)))
+    pieces = model.forward.graphs
+    # Before and behind the attention of each of three layers; for several tokens and for one.
+    assert 6 <= pieces <= 12 and model.attention.steps == plain.attention.steps == 18
+    assert "pieces by eager in" in caplog.text
+    for tokens in (3, 9, 1):
+        model.forward(step_of(tokens))
+    assert model.forward.graphs == pieces
+
+
+def test_new_weights_are_read_by_what_was_compiled_before():
+    model = toy(backend="eager", cache=False)
+    model.forward(step_of(4))
+    forward, pieces = model.forward, model.forward.graphs
+    model.weights = [2 * weight for weight in model.weights]
+    core_model_loaded(model, INFO, {"backend": "eager", "cache": False})
+    plain = toy()
+    plain.weights = model.weights
+    torch.testing.assert_close(model.forward(step_of(4)), plain.forward(step_of(4)))
+    assert model.forward is forward and forward.graphs == pieces
+
+
+def test_an_attention_layer_is_its_own_but_for_what_steps_call():
+    layer = Attention()
+    wrapped = core_layer(SimpleNamespace(layer=0), layer, {"backend": "eager"})
+    wrapped.use_scales(3)
+    assert layer.key == 3 and not hasattr(wrapped, "write_kv")
+    assert core_layer(SimpleNamespace(prefix="linear"), layer, {"backend": "eager"}) is None
+
+
+def test_what_it_saves_is_printed_after_so_many_steps(caplog):
+    caplog.set_level(logging.INFO, "core_plugin_torch_compile")
+    model = toy(backend="eager", cache=False, measure=2)
+    model.forward(step_of(4))
+    assert "a step takes" not in caplog.text
+    model.forward(step_of(5))
+    model.forward(step_of(5))
+    assert caplog.text.count("a step takes") == 1
+    recurrent = step_of(4)
+    recurrent.states = object()
+    assert not toy(backend="eager", cache=False, measure=2).forward._comparison.wants(recurrent)
+
+
+def test_what_cannot_be_compiled_runs_as_it_is(monkeypatch, caplog):
+    def fails(module, inputs):
+        raise RuntimeError("no kernel for this")
+
+    model, plain = toy(backend="eager", cache=False), toy()
+    monkeypatch.setattr(model.forward, "_make", fails)
+    for tokens in (4, 5):
+        torch.testing.assert_close(model.forward(step_of(tokens)), plain.forward(step_of(tokens)))
+    assert caplog.text.count("runs as it is") == 1 and "no kernel for this" in caplog.text
+
+
+# -- what is kept ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def artifacts(monkeypatch):
+    """What torch would save, and was given."""
+    made = SimpleNamespace(saved=b"code", given=[])
+    monkeypatch.setattr(torch.compiler, "save_cache_artifacts", lambda: (made.saved, None))
+    monkeypatch.setattr(torch.compiler, "load_cache_artifacts", made.given.append)
+    return made
+
+
+@pytest.mark.covers("COMP-07")
+def test_a_later_start_gets_what_an_earlier_one_compiled(home, artifacts, caplog):
+    caplog.set_level(logging.INFO, "core_plugin_torch_compile")
+    for start in range(2):
+        torch._dynamo.reset()
+        model = toy(backend="eager")
+        for _ in range(2):
+            model.forward(step_of(4))
+        assert artifacts.given == [b"code"] * start
+    assert "without what an earlier start left" in caplog.text
+    assert home.stat().st_mode & 0o777 == 0o700 and len(list(home.glob("*.bin"))) == 1
+
+
+@pytest.mark.covers("COMP-07")
+def test_damaged_and_foreign_pieces_are_compiled_anew(home, artifacts, caplog):
+    store = Store(home)
+    store.save("key", b"code", 1.5)
+    assert store.load("key") == (b"code", 1.5) and store.load("other") is None
+    (blob,) = home.glob("*.bin")
+    blob.write_bytes(b"codf")
+    assert store.load("key") is None and "is damaged" in caplog.text and not blob.exists()
+    store.save("key", b"code", 1.5)
+    (home / "key.json").write_text("{")
+    assert store.load("key") is None and "cannot be read" in caplog.text
+    store.save("key", b"code", 1.5)
+    home.chmod(0o770)
+    assert store.load("key") is None and "is not used, since others" in caplog.text
+    store.save("second", b"more", 1.0)
+    assert len(list(home.glob("*.bin"))) == 1
+
+
+@pytest.mark.covers("COMP-08")
+def test_equal_pieces_of_several_keys_are_kept_once(home):
+    store = Store(home)
+    for key in ("one", "two", "three"):
+        store.save(key, b"code", 1.0)
+    assert len(list(home.glob("*.bin"))) == 1 and len(list(home.glob("*.json"))) == 3
+    assert not list(home.glob(".*"))
+
+
+@pytest.mark.covers("COMP-07")
+def test_a_key_is_another_for_another_backend_model_and_torch(monkeypatch):
+    model, keys = toy(), set()
+    keys.add(key_of(model, INFO, "eager"))
+    assert key_of(model, INFO, "eager") in keys
+    keys |= {key_of(model, INFO, "inductor"), key_of(model, {**INFO, "architecture": "Other"}, "eager")}
+    monkeypatch.setattr(torch, "__version__", "9.9")
+    keys.add(key_of(model, INFO, "eager"))
+    assert len(keys) == 4
+
+
+@pytest.mark.covers("COMP-07")
+def test_pieces_that_cannot_be_kept_or_used_end_nothing(home, artifacts, monkeypatch, caplog):
+    def fails(*_):
+        raise RuntimeError("not this one")
+
+    monkeypatch.setattr(torch.compiler, "save_cache_artifacts", fails)
+    model = toy(backend="eager")
+    for _ in range(2):
+        model.forward(step_of(4))
+    assert "torch_compile.cache=false" in caplog.text and "another torch_compile.backend" in caplog.text
+    Store(home).save(key_of(model, INFO, "eager"), b"code", 1.0)
+    monkeypatch.setattr(torch.compiler, "load_cache_artifacts", fails)
+    toy(backend="eager").forward(step_of(4))
+    assert "cannot be used (not this one)" in caplog.text
+
+
+# -- engines -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.exhaustive
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+def test_the_tokens_are_those_without(plugins, llama, prompt, caplog, backend):
+    plugins("fake_accelerator")
+    prompts = [prompt(9), prompt(4, 1), prompt(30, 2)]
+    due, plain = tokens(plugins, llama, prompts)
+    assert not isinstance(plain, compiled_forward.CompiledForward)
+    caplog.set_level(logging.INFO, "core_plugin_torch_compile")
+    found, forward = tokens(plugins, llama, prompts, backend, measure=2)
+    assert found == due and forward.graphs > 2 and forward.seconds > 0
+    assert f"pieces by {backend} in" in caplog.text and "a step takes" in caplog.text
