@@ -11,7 +11,7 @@ from typing import Any
 from core.cli.plugins.naming import named
 from core.cli.plugins.scope import scope_flags, selection
 from core.plugins.catalog import FILE_PREFIX, Catalogue, Entry
-from core.plugins.doctor.finding import LEVELS, Finding
+from core.plugins.doctor.finding import LEVELS, Finding, joined
 
 
 def add(actions: Any) -> None:
@@ -86,7 +86,7 @@ def _examine(entries: Sequence[Entry], files: Mapping[str, str], args: argparse.
 
 
 class _Told:
-    """The findings: printed at once as lines, or at the end as data."""
+    """The findings: printed as lines, or at the end as data. Notes come last, those that plugins share as one line."""
 
     def __init__(self, *, as_lines: bool) -> None:
         self._as_lines = as_lines
@@ -96,14 +96,17 @@ class _Told:
         """Take findings that belong together; the gravest is told first."""
         fresh = sorted(findings, key=_gravity)
         self._findings += fresh
-        if self._as_lines and fresh:
-            print("\n".join(map(str, fresh)), flush=True)
+        urgent = [str(finding) for finding in fresh if finding.level != "note"]
+        if self._as_lines and urgent:
+            print("\n".join(urgent), flush=True)
 
     def end(self, plugins: int, before: int) -> int:
         """Print how many there are, and return the exit status."""
         self._findings.sort(key=_gravity)
         counts = {level: sum(finding.level == level for finding in self._findings) for level in LEVELS}
         if self._as_lines:
+            for note in joined(finding for finding in self._findings if finding.level == "note"):
+                print(note)
             told = ", ".join(f"{count} {level}{'s' if count != 1 else ''}" for level, count in counts.items())
             again = f" ({before} as they were found before; --fresh examines them again)" if before else ""
             print(f"{plugins} plugins: {told}{again}")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from core.plugins.catalog import Entry
@@ -52,3 +53,13 @@ class Finding:
         owner = f"{self.dist} {self.version}".strip()
         where = f"{self.plugin} ({owner})" if self.plugin and owner else self.plugin or owner or "environment"
         return f"{self.level}: {self.code} {where}: {self.cause}.{f' {self.remedy}' if self.remedy else ''}"
+
+
+def joined(findings: Iterable[Finding]) -> Iterator[Finding]:
+    """Yield findings in order, what a distribution's plugins have in common as one: `a module is missing`."""
+    groups: dict[Finding, list[str]] = {}
+    for finding in findings:
+        groups.setdefault(replace(finding, plugin=""), []).append(finding.plugin)
+    for common, plugins in groups.items():
+        more = f" and {len(plugins) - 1} more" if len(plugins) > 1 else ""
+        yield replace(common, plugin=f"{plugins[0]}{more}")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from core.plugins.doctor.finding import Finding
+from core.plugins.doctor.finding import Finding, joined
 
 HOOK = "from core.api import hookimpl\n"
 
@@ -301,6 +301,18 @@ def test_findings_as_lines_and_in_order(site, core):
     assert lines[0].startswith("error: CORE-P103 schedulers:fifo (mixed 1.0): ")
     assert lines[1].startswith("warning: CORE-P123 ")
     assert lines[2] == "1 plugins: 1 error, 1 warning, 0 notes"
+
+
+def test_what_plugins_of_a_distribution_share_is_one_note():
+    def note(name, cause="it needs x", dist="acme"):
+        return Finding("note", "CORE-P111", cause, "", f"kernels:{name}", dist, "1.0")
+
+    found = [note("a"), note("b"), note("c", dist="other"), note("d"), note("e", cause="it needs y")]
+    assert [str(one) for one in joined(found)] == [
+        "note: CORE-P111 kernels:a and 2 more (acme 1.0): it needs x.",
+        "note: CORE-P111 kernels:c (other 1.0): it needs x.",
+        "note: CORE-P111 kernels:e (acme 1.0): it needs y.",
+    ]
 
 
 def test_an_unknown_name_is_refused(core):
