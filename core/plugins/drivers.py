@@ -23,6 +23,9 @@ from core.plugins.kinds import kind_of
 from core.signals import SignalExit
 
 T = TypeVar("T")
+
+MODULE_ABSENT = "CORE-P111"
+"""Code of a plugin for libraries that are not here, those of another device for instance: nobody is warned of it."""
 D = TypeVar("D", bound=Descriptor)
 
 
@@ -221,7 +224,7 @@ def _check(entry: Entry, loaded: object, *, usable: bool) -> Candidate | LoadFai
     absent = unfound(loaded.imports)
     if absent:
         reason = "; ".join(f"it needs the module {name}, which is not installed" for name in absent)
-        return LoadFailure(entry, "CORE-P111", reason, f"Install what brings {' and '.join(absent)} here.")
+        return LoadFailure(entry, MODULE_ABSENT, reason, f"Install what brings {' and '.join(absent)} here.")
     missing = unmet(loaded.requires)
     if missing:
         hint = "Install it: pip install " + " ".join(f'"{text}"' for text, _ in missing)

@@ -18,6 +18,7 @@ from core.plugins.catalog import FILE_PREFIX, Entry
 from core.plugins.doctor.finding import Finding, Level
 from core.plugins.doctor.messages import Fault, Job, Report
 from core.plugins.doctor.remembered import Remembered
+from core.plugins.drivers import MODULE_ABSENT
 from core.plugins.kinds import HOOKS_GROUP, KINDS
 
 MANIFEST_MS = 20.0
@@ -146,7 +147,7 @@ def _fault(entry: Entry, report: Report, fault: Fault) -> Finding:
     if fault.code == "CORE-P106" and not report.descriptor:
         remedy = f"The group {entry.group} is core's; it is ignored. Uninstall {entry.dist} if it is not a plugin."
         return Finding.of(entry, "warning", "CORE-P106", f"foreign entry point: {fault.reason}", remedy)
-    if fault.code == "CORE-P111":  # a device that is not here does not need the plugin
+    if fault.code == MODULE_ABSENT:  # a device that is not here does not need the plugin
         return Finding.of(entry, "note", fault.code, fault.reason, fault.hint)
     return Finding.of(entry, "error", fault.code, fault.reason, fault.hint or _remedy(entry, fault.code))
 
