@@ -98,8 +98,9 @@ def finish_changes_nothing_that_it_is_given(subject: Subject) -> None:
 
 
 def kept_parameters_serve_another(subject: Subject) -> None:
-    """Of a product that names a layout, copies of final parameters serve another object of the same place: bit for bit,
-    under the names and dtypes, and within the sizes, that `sizes` tells.
+    """Of a product that names a layout, copies of final parameters serve another object of the same place.
+
+    Bit for bit, under the names and dtypes, and within the sizes, that `sizes` tells.
     """
     told = False
     for bench in _benches(subject):
