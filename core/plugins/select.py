@@ -12,7 +12,7 @@ from typing import Any
 from core.api.errors import CoreError, PluginError
 from core.api.verdict import Verdict
 from core.plugins.catalog import LEFT_OUT, Catalogue, Entry
-from core.plugins.drivers import Candidate, LoadFailure, instantiate, load_descriptors, typed
+from core.plugins.drivers import MODULE_ABSENT, Candidate, LoadFailure, instantiate, load_descriptors, typed
 from core.plugins.hooks import Hooks
 from core.plugins.kinds import Kind, kind_of
 from core.plugins.known import Table
@@ -254,7 +254,8 @@ class Contest:
     def _others(self, asked: Collection[str]) -> str:
         """Return what is known of everybody but those asked for: who can serve, and why the rest cannot."""
         names = list(dict.fromkeys(one.entry.name for one in self.ranking()))
-        unfit = [row for row in self.listing() if row.reasons and row.name not in asked]
+        rest = [row for row in self.listing() if row.reasons and row.name not in asked]
+        unfit = [row for row in rest if row.code != MODULE_ABSENT]
         said = [f"Supported alternatives here: {shortened(names)}."] if names else []
         if names and self.kind.needed:
             said.append(f"Leave {self.kind.flag} out to let core choose (it would take {names[0]}).")

@@ -94,7 +94,7 @@ def test_kernels_of_such_an_operation_can_be_commanded(start, asks, mix):
     ("asks", "error", "text"),
     [
         (["acme_mis=mix"], ConfigError, "CORE-C142 .*'acme_mis'.*acme_mix"),
-        (["far_off=mix"], ConfigError, "CORE-C142 .*Operations here: acme_far, acme_mix, add_identities"),
+        (["far_off=mix"], ConfigError, "CORE-C142 .*Operations here: acme_far, acme_mix, add_bias, add_identities"),
         (["acme_far=mix"], PluginError, "CORE-P201 .*is one of acme_mix, not of acme_far"),
         (["acme_far=far"], PluginError, "CORE-P201 .*device host not in {gpu}"),
     ],
