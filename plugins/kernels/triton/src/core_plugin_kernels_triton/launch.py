@@ -32,7 +32,8 @@ def launch(arguments: str) -> Callable[[F], F]:
     def make(function: F) -> F:
         if _LIBRARY is None:
             return function
-        name = function.__name__
+        # Parts may have launches of the same name.
+        name = f"{function.__module__.partition('.')[2].replace('.', '_')}_{function.__name__}"
         _LIBRARY.define(f"{name}({arguments}) -> ()")
         _LIBRARY.impl(name, _quiet(function), "CompositeExplicitAutograd")
         operation: Any = getattr(torch.ops.core_triton, name).default
