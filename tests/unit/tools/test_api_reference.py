@@ -92,11 +92,15 @@ def test_signatures_sections_and_links(pages):
     assert "- [`RequestError`](shared.md#requesterror): " in pages["core.md"]
 
 
+TORCH_ON_CPUS = {"mask_tokens", "add_bias", "penalize"}
+
+
 def test_every_operation_of_core_is_listed_with_signature_and_kernels(pages):
     page = pages["kernels.md"].partition("\n## Operations\n")[2]
     for name, spec in REGISTRY.items():
         (row,) = re.findall(rf"^\| \[`{name}`\]\(#operation-{name}\) \|.*$", page, re.MULTILINE)
-        assert re.search(rf"`cpu_(dense_)?{name}` \(cpu; bfloat16, float32", row)
+        # torch's forms are fast enough for logits on a CPU.
+        assert name in TORCH_ON_CPUS or re.search(rf"`cpu_(dense_)?{name}` \(cpu; bfloat16, float32", row)
         assert all(f"`{dim}`" in row for dim in spec.dims)
         part = page.partition(f"### Operation `{name}`\n")[2].partition("\n### ")[0]
         form = spec.reference.__name__
