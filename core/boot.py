@@ -25,7 +25,7 @@ from core.plugins.attention import block_size_of, choose_attention
 from core.plugins.catalog import Catalogue, Entry
 from core.plugins.checkpoints import find_files, find_model, find_reader, inspect
 from core.plugins.context import context_of, short_by_default
-from core.plugins.drivers import MODULE_ABSENT, Candidate, guarded, load_impl, typed
+from core.plugins.drivers import Candidate, guarded, load_impl, typed
 from core.plugins.foundation import Derived, Foundation, KernelPlace, device_reason, drivers_of
 from core.plugins.grammars import choose_backends
 from core.plugins.guards import failed_guard
@@ -367,7 +367,7 @@ class Resolver:
         for report in self.reports:
             for row in report.rows:
                 key = (report.group, row.name, row.dist)
-                if row.state == "failed" and row.code != MODULE_ABSENT and key not in seen:
+                if row.state == "failed" and key not in seen:
                     seen.add(key)
                     label = kind_of(report.group).label
                     text = f"{label} '{row.name}' ({row.dist} {row.version}) is not usable: {'; '.join(row.reasons)}"

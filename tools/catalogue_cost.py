@@ -6,7 +6,7 @@ compiled files are in place. Each run does, one after the other, what every comm
     core.api     import the public interface with the descriptors
     catalogue    import the catalogue's module and read the metadata of every installed distribution
     manifests    import the entry point of every plugin of this repository
-    descriptors  load and check the same through stevedore, as `core plugins list` does (not part of the total)
+    descriptors  load and check the same but hooks through stevedore, as `core plugins list` does (not part of the total)
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ for entry in mine:
     entry.load()
 marks.append(time.perf_counter())
 from core.plugins.drivers import load_descriptors
-for group in sorted({entry.group for entry in mine}):
+from core.plugins.kinds import HOOKS_GROUP
+for group in sorted({entry.group for entry in mine} - {HOOKS_GROUP}):
     load_descriptors([entry for entry in mine if entry.group == group])
 marks.append(time.perf_counter())
 import importlib.metadata, json

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import reduce
 from importlib.util import find_spec
 from pathlib import PurePath
-from typing import Any, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 from core.api.descriptors import DESCRIPTORS, Descriptor
 from core.api.errors import CoreError, PluginError
@@ -54,6 +54,11 @@ class LoadFailure:
     code: str
     reason: str
     hint: str = ""
+
+    @property
+    def state(self) -> Literal["absent", "failed"]:
+        """`absent` where a library is not here that the plugin is for: nothing is wrong with the plugin."""
+        return "absent" if self.code == MODULE_ABSENT else "failed"
 
     def error(self, asked_by: str = "") -> PluginError:
         """Return the failure as an error; `asked_by` says whose wish made it fatal."""

@@ -90,6 +90,6 @@ def _judged(candidate: Candidate, known: Row, op: str, form: WeightForm, place: 
         except CoreError as error:
             row.fail(error)
             return row
-    if against and row.state != "failed":
+    if against and not row.code:
         row.state, row.score, row.reasons = "rejected", None, tuple(dict.fromkeys((*known.reasons, *against)))
     return row

@@ -10,8 +10,8 @@ from core.plugins.catalog import Entry
 from core.plugins.drivers import Candidate
 from core.plugins.kinds import kind_of
 
-State = Literal["chosen", "ok", "rejected", "failed"]
-MARKS: dict[State, str] = {"chosen": "✓", "ok": "·", "rejected": "✗", "failed": "!"}
+State = Literal["chosen", "ok", "rejected", "absent", "failed"]
+MARKS: dict[State, str] = {"chosen": "✓", "ok": "·", "rejected": "✗", "absent": "-", "failed": "!"}
 
 
 @dataclass(slots=True)
@@ -19,9 +19,10 @@ class Row:
     """One candidate.
 
     Attributes:
-        reasons: Everything that speaks against it; for a failed one the cause.
+        state: `absent` is one that needs a library which is not here, as those of other devices are not.
+        reasons: Everything that speaks against it; for a failed or absent one the cause.
         score: Rank in automatic selection; None for a candidate that cannot be used.
-        code: Error code of a failed candidate.
+        code: Error code of a failed or absent candidate.
     """
 
     name: str

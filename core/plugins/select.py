@@ -12,7 +12,7 @@ from typing import Any
 from core.api.errors import CoreError, PluginError
 from core.api.verdict import Verdict
 from core.plugins.catalog import LEFT_OUT, Catalogue, Entry
-from core.plugins.drivers import MODULE_ABSENT, Candidate, LoadFailure, instantiate, load_descriptors, typed
+from core.plugins.drivers import Candidate, LoadFailure, instantiate, load_descriptors, typed
 from core.plugins.hooks import Hooks
 from core.plugins.kinds import Kind, kind_of
 from core.plugins.known import Table
@@ -152,7 +152,7 @@ class Contest:
 
     def fail(self, failure: LoadFailure) -> None:
         """Record an entry that gave no plugin."""
-        self.rows[failure.entry] = Row.of(failure.entry, "failed", failure.reason, failure.code)
+        self.rows[failure.entry] = Row.of(failure.entry, failure.state, failure.reason, failure.code)
         asked_by = f"{self.kind.flag} {failure.entry.name}" if self.kind.flag else ""
         self.failures[failure.entry] = failure.error(asked_by)
 
@@ -177,7 +177,7 @@ class Contest:
         """Record a further reason against a candidate, which is seen only beside the others."""
         row = self.rows[candidate.entry]
         self.usable = [one for one in self.usable if one != candidate]
-        if row.state != "failed":
+        if not row.code:
             row.state, row.score, row.reasons = "rejected", None, (*row.reasons, reason)
 
     def score(self, candidate: Candidate) -> int:
@@ -255,7 +255,7 @@ class Contest:
         """Return what is known of everybody but those asked for: who can serve, and why the rest cannot."""
         names = list(dict.fromkeys(one.entry.name for one in self.ranking()))
         rest = [row for row in self.listing() if row.reasons and row.name not in asked]
-        unfit = [row for row in rest if row.code != MODULE_ABSENT]
+        unfit = [row for row in rest if row.state != "absent"]
         said = [f"Supported alternatives here: {shortened(names)}."] if names else []
         if names and self.kind.needed:
             said.append(f"Leave {self.kind.flag} out to let core choose (it would take {names[0]}).")

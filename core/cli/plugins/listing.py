@@ -63,7 +63,7 @@ def _usable_rows(catalogue: Catalogue, group: str) -> list[dict[str, Any]]:
     for one in candidates:
         if mounts := getattr(one.descriptor, "mounts", ()):  # routes outside /x/NAME
             rows[one.entry]["mounts"] = list(mounts)
-    rows |= {one.entry: _row(one.entry, f"failed: {one.reason} ({one.code})") for one in failures}
+    rows |= {one.entry: _row(one.entry, f"{one.state}: {one.reason} ({one.code})") for one in failures}
     return [rows[entry] for entry in catalogue.entries(group)]
 
 

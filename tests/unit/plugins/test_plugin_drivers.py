@@ -78,6 +78,7 @@ def test_a_bad_plugin_is_recorded_and_the_good_one_lives(site, source, code, rea
     candidates, failures = load(site, source)
     assert [one.entry.name for one in candidates] == ["good"]
     (failure,) = failures
+    assert failure.state == ("absent" if code == "CORE-P111" else "failed")
     assert (failure.entry.dist, failure.code) == ("acme", code)
     assert reason in failure.reason
     error = failure.error("--scheduler-policy a")

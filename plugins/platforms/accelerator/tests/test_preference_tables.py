@@ -19,7 +19,7 @@ def test_rows_are_for_the_architectures_that_their_globs_match():
 
 def test_points_of_several_rows_add_up():
     found = points_of("core_plugin_cuda", "9.0")
-    assert found["core.attention_backends:flash_attn"] == 20 and found["core.attention_backends:triton"] == 5
+    assert found["core.attention_backends:flash_attn_3"] == 20 and found["core.attention_backends:triton"] == 5
 
 
 @pytest.mark.parametrize("package", PACKAGES)
