@@ -6,7 +6,7 @@ compiled files are in place. Each run does, one after the other, what every comm
     core.api     import the public interface with the descriptors
     catalogue    import the catalogue's module and read the metadata of every installed distribution
     manifests    import the entry point of every plugin of this repository
-    descriptors  load and check the same but hooks through stevedore, as `core plugins list` does (not part of the total)
+    descriptors  load and check them through stevedore, as `core plugins list` does: not hooks, and not in the total
 """
 
 from __future__ import annotations
