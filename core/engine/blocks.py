@@ -105,10 +105,10 @@ class BlockPool:
         self._link_last(cached)
 
     def publish(self, blocks: Iterable[int], digests: Iterable[bytes]) -> None:
-        """Make full blocks findable by their content. A second block with equal content stays private."""
+        """Make full blocks findable by their content, null blocks left out. A second of equal content stays private."""
         index, hashes = self._index, self._hashes
         for block, digest in zip(blocks, digests, strict=True):
-            if digest not in index:
+            if block != NULL_BLOCK and digest not in index:
                 index[digest] = block
                 hashes[block] = digest
 

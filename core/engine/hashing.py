@@ -79,7 +79,8 @@ class BlockHasher:
 
 
 def _keyed(key: bytes) -> blake2b:
-    return blake2b(digest_size=DIGEST_BYTES, key=key)
+    """Return a state from which hashes begin. The key is compressed once, here: not before something follows it."""
+    return blake2b(b"\0", digest_size=DIGEST_BYTES, key=key)
 
 
 def stable_key(config: EngineConfig, hooks: Hooks, groups: Sequence[KVSpec] = (KVSpec(),)) -> bytes | None:

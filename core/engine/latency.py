@@ -93,4 +93,4 @@ class Allowance:
         return least
 
     def _ends_in_time(self, start: int, count: int, *, scored: bool) -> bool:
-        return self._costs.seconds(self._work.with_prompt(start, count, scored=scored)) <= self._seconds
+        return self._costs.within(self._work.with_prompt(start, count, scored=scored), self._seconds)

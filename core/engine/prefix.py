@@ -14,7 +14,7 @@ from typing import cast
 import numpy as np
 
 from core.api.participants import StagedRequest
-from core.engine.blocks import NULL_BLOCK, BlockPool
+from core.engine.blocks import BlockPool
 from core.engine.hashing import BlockHasher
 from core.engine.managers import FullManager, KVManagers
 from core.engine.request import Request
@@ -66,6 +66,8 @@ class PrefixCache:
         self.suffixes = [b"", *(group.to_bytes(2, "little") for group in range(1, self.managers.groups))]
         freeing = {group for _, groups in self.managers.freeing for group in groups.tolist()}
         self._kept = [suffix for group, suffix in enumerate(self.suffixes) if group not in freeing]
+        nothing: list[list[int]] = [[] for _ in self.suffixes]
+        self._miss = Hit(0, [0] * len(nothing), nothing, [[] for _ in nothing])
         self.queries = 0
         self.hits = 0
 
@@ -74,23 +76,21 @@ class PrefixCache:
         if self.enabled:
             self.hasher.extend(request.hashes, request.hash_root, tokens, request.extras)
 
-    def complete(
-        self, completed: Sequence[tuple[Request, int]], tables: Sequence[Iterable[int]], tokens: bytes, width: int
-    ) -> None:
+    def complete(self, requests: Sequence[Request], columns: Sequence[bytes], tables: Sequence[Iterable[int]]) -> None:
         """Make the next column of several requests findable.
 
         Args:
-            completed: Requests, and which of the `width` bytes long pieces of `tokens` their columns hold.
+            columns: The tokens of each, as bytes.
             tables: Of each group, the blocks of these columns.
         """
         digest, found = self.hasher.digest, []
-        for request, piece in completed:
-            hashes, own = request.hashes, tokens[piece * width : (piece + 1) * width]
+        for request, content in zip(requests, columns, strict=True):
+            hashes = request.hashes
             if request.extras:
-                own += request.extras.get(len(hashes), b"")
-            content = digest((hashes[-1] if hashes else request.hash_root) + own)
-            hashes.append(content)
-            found.append(content)
+                content += request.extras.get(len(hashes), b"")
+            hashed = digest((hashes[-1] if hashes else request.hash_root) + content)
+            hashes.append(hashed)
+            found.append(hashed)
         for blocks, suffix in zip(tables, self.suffixes, strict=True):
             self.pool.publish(blocks, keys_of(found, suffix))
 
@@ -112,6 +112,8 @@ class PrefixCache:
         """Return the longest cached prefix of the columns with these hashes."""
         found = [self._leading(keys_of(hashes, suffix)) for suffix in self._kept]
         columns = self._reach(hashes, min([len(blocks) for blocks in found], default=len(hashes)))
+        if not columns:
+            return self._miss
         if not self.managers.frees:
             keys = [keys_of(hashes[:columns], suffix) for suffix in self._kept]
             return Hit(columns, [0] * len(found), [blocks[:columns] for blocks in found], keys)
@@ -145,9 +147,7 @@ class PrefixCache:
         if not self.enabled:
             return
         for blocks, suffix in zip(tables, self.suffixes, strict=True):
-            keys = keys_of(request.hashes[first : first + len(blocks)], suffix)
-            held = [(block, key) for block, key in zip(blocks, keys, strict=True) if block != NULL_BLOCK]
-            self.pool.publish([block for block, _ in held], [key for _, key in held])
+            self.pool.publish(blocks, keys_of(request.hashes[first : first + len(blocks)], suffix))
 
     def _leading(self, keys: Sequence[bytes]) -> list[int]:
         """Return the blocks of the keys before the first that is not found."""

@@ -63,25 +63,27 @@ class Publisher:
 
     def _share(self, rows: np.ndarray, first: np.ndarray, full: np.ndarray) -> None:
         """Make the columns `first .. full - 1` of each row findable. Nearly always it is one of a decoding row."""
-        table, size = self._rows, self._rows.block_size
+        table = self._rows
         tables = table.tables[:, rows, first].tolist()
-        tokens = table.tokens[rows[:, None], (first * size)[:, None] + np.arange(size)].tobytes()
-        bounds = zip(rows.tolist(), first.tolist(), full.tolist(), strict=True)
-        completed: list[tuple[Request, int]] = []
-        for i, (row, begin, end) in enumerate(bounds):
+        columns: list[bytes] = table.contents[rows, first].tolist()
+        requests: list[Request] = []
+        next_ones = []  # indices of the columns that are the next of their request
+        for i, (row, begin, end) in enumerate(zip(rows.tolist(), first.tolist(), full.tolist(), strict=True)):
             request = table.requests[row]
             if request is None or not request.reusable:
                 continue  # final, although nobody may share it
             if end == begin + 1 == len(request.hashes) + 1:
-                completed.append((request, i))
+                requests.append(request)
+                next_ones.append(i)
             else:
                 self._share_all(request, begin, end)
-        if len(completed) < len(rows):
-            tables = [[blocks[i] for _, i in completed] for blocks in tables]
-        self._cache.complete(completed, tables, tokens, len(tokens) // len(rows))
+        if len(next_ones) < len(rows):
+            columns = [columns[i] for i in next_ones]
+            tables = [[blocks[i] for i in next_ones] for blocks in tables]
+        self._cache.complete(requests, columns, tables)
         if self._stages.publish:
-            for (request, _), column in zip(completed, zip(*tables, strict=True), strict=True):
-                self._tell(request, [column], len(request.hashes) - 1)
+            for request, blocks in zip(requests, zip(*tables, strict=True), strict=True):
+                self._tell(request, [blocks], len(request.hashes) - 1)
 
     def _tell(self, request: Request, columns: Iterable[tuple[int, ...]], first: int) -> None:
         """Tell participants of columns whose content is final; not before what it needs has come."""

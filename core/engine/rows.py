@@ -37,7 +37,9 @@ class RowTable:
         groups: Cache groups, each with a block table of its own.
 
     Attributes:
-        tables: `(groups, capacity, columns)` int32, the block tables.
+        tokens: `(capacity, max_blocks * block_size)` int32, the ids.
+        contents: `(capacity, max_blocks)`, the same: an item is the bytes of a column's tokens.
+        tables: `(groups, capacity, max_blocks)` int32, the block tables.
         dead: `(groups, capacity)` int32.
     """
 
@@ -45,7 +47,8 @@ class RowTable:
         self.capacity, self.max_len, self.block_size, self.groups = capacity, max_len, block_size, groups
         self.max_blocks = -(-max_len // block_size)
         # np.zeros of large arrays is backed by untouched pages: memory is committed as rows fill.
-        self.tokens = np.zeros((capacity, max_len + 1), np.int32)
+        self.tokens = np.zeros((capacity, self.max_blocks * block_size), np.int32)
+        self.contents = self.tokens.view(np.dtype((np.void, block_size * self.tokens.itemsize)))
         self.tables = np.zeros((groups, capacity, self.max_blocks), np.int32)
         self.handle = np.zeros(capacity, np.int64)
         self.epoch = np.zeros(capacity, np.int64)
@@ -110,7 +113,7 @@ class RowTable:
     def blocks(self, row: int) -> list[int]:
         """Return the blocks that the row holds, column by column; those given back are not among them."""
         table = self.tables[:, row, : self.owned[row]].T
-        held: list[int] = table[table != NULL_BLOCK].tolist()
+        held: list[int] = (table[table != NULL_BLOCK] if self.dead[:, row].any() else table.ravel()).tolist()
         return held
 
     def place_blocks(self, row: int, tables: Sequence[Sequence[int]], dead: Sequence[int]) -> None:
@@ -174,11 +177,12 @@ class RowTable:
         return hits
 
     def _set_stops(self, row: int, stop_ids: tuple[int, ...]) -> None:
-        self.stop_ids[: self._stop_width, row] = -1
-        if len(stop_ids) <= STOP_WIDTH:
-            self.stop_ids[: len(stop_ids), row] = stop_ids
-            self._stop_width = max(self._stop_width, len(stop_ids))
+        count = len(stop_ids)
+        if count <= STOP_WIDTH:
+            self._stop_width = max(self._stop_width, count)
+            self.stop_ids[: self._stop_width, row] = (*stop_ids, *[-1] * (self._stop_width - count))
         else:
+            self.stop_ids[: self._stop_width, row] = -1
             self.many_stops[row] = frozenset(stop_ids)
 
 

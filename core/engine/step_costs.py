@@ -99,6 +99,7 @@ class StepCosts:
         size = range(len(_GUESS))
         self._costs: list[float] = []  # seconds of each part
         self._errors = [[_UNKNOWN * (i == j) for j in size] for i in size]  # covariance of their relative errors
+        self._most: list[float] = []  # seconds of each part with one standard deviation of its own; as long as known
         self._odd = 0  # the direction in which the last step was an outlier
         self._sized = (0.0, 0.0)  # prompt tokens and seconds of the latest step with many of them
 
@@ -113,6 +114,7 @@ class StepCosts:
         An outlier is taken for as much as one may be. The second in a row is believed: the costs may be anything.
         """
         seconds = max(seconds, _RESOLUTION)
+        self._most = []
         if not self._costs:
             scale = seconds / _dot(_GUESS, work)
             self._costs = [scale * guess for guess in _GUESS]
@@ -140,8 +142,24 @@ class StepCosts:
         """
         shares = self._shares(work)
         fitted = sum(shares) + math.sqrt(max(_dot(shares, self._spread(shares)), 0.0))
+        return max(fitted, self._in_proportion(work))
+
+    def within(self, work: StepWork, seconds: float) -> bool:
+        """Say whether `seconds(work)` is no more than `seconds`.
+
+        A sum deviates by no more than its parts do together, which takes no covariances to tell.
+        """
+        if not self._most:
+            deviations = [math.sqrt(max(row[i], 0.0)) for i, row in enumerate(self._errors)]
+            self._most = [cost * (1 + deviation) for cost, deviation in zip(self._costs, deviations)]
+        if max(_dot(self._most, work), self._in_proportion(work)) <= seconds:
+            return True
+        return self.seconds(work) <= seconds
+
+    def _in_proportion(self, work: StepWork) -> float:
+        """Return seconds in proportion to the last step of many tokens, where the work has more than twice as many."""
         tokens, seconds = self._sized
-        return max(fitted, seconds * work.tokens / tokens) if 0 < 2 * tokens < work.tokens else fitted
+        return seconds * work.tokens / tokens if 0 < 2 * tokens < work.tokens else 0.0
 
     def _shares(self, parts: Sequence[float]) -> list[float]:
         return list(map(mul, self._costs, parts))

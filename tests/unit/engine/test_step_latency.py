@@ -194,7 +194,9 @@ def test_costs_stay_sound_whatever_is_measured():
         some = StepWork(decodes=chance.choice((0, 1, 1000)), context=chance.choice((0, 10**7)))
         some = some.with_prompt(chance.choice((0, 10**5)), count, scored=chance.random() < 0.5) if count else some
         costs.note(some, chance.choice((0.0, 1e-5, 0.02, 0.2, 4000.0)))
-        assert 0 < costs.seconds(work) < 1e9
+        expected = costs.seconds(work)
+        assert 0 < expected < 1e9
+        assert costs.within(work, 1.001 * expected) and not costs.within(work, 0.999 * expected)
     for _ in range(30):
         costs.note(work, 0.1)
     assert 0.09 < costs.seconds(work) < 0.13
