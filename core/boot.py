@@ -15,6 +15,7 @@ from core.api.descriptors import (
     ParticipantSpec,
     PlatformSpec,
     QuantSpec,
+    RouteSpec,
 )
 from core.api.errors import ConfigError, PluginError
 from core.api.patches import Problem
@@ -22,10 +23,10 @@ from core.api.verdict import Verdict
 from core.api.weights import CheckpointReader
 from core.config.resolved import FITTING, EngineConfig, Options
 from core.plugins.attention import block_size_of, choose_attention
-from core.plugins.catalog import Catalogue, Entry
+from core.plugins.catalog import Catalogue, Entry, answers
 from core.plugins.checkpoints import find_files, find_model, find_reader, inspect
 from core.plugins.context import context_of, short_by_default
-from core.plugins.drivers import Candidate, guarded, load_impl, typed
+from core.plugins.drivers import Candidate, guarded, load_descriptors, load_impl, typed
 from core.plugins.foundation import Derived, Foundation, KernelPlace, device_reason, drivers_of
 from core.plugins.grammars import choose_backends
 from core.plugins.guards import failed_guard
@@ -261,9 +262,17 @@ class Resolver:
             if base.shape.recurrent:
                 reason = "the model keeps recurrent states, from which a refused draft cannot be taken back"
             chosen.append(self.selector.choose(DRAFTER, select.drafter, check=lambda _: Verdict.of(reason)))
-        for kind, names in ((LOGITS, select.logits_processor), (STAT_SINK, select.stat_sink), (ROUTE, select.route)):
+        routes = [*self._automatic_routes(), *select.route]
+        for kind, names in ((LOGITS, select.logits_processor), (STAT_SINK, select.stat_sink), (ROUTE, routes)):
             chosen += [self.selector.choose(kind, name) for name in dict.fromkeys(names)]
         return chosen
+
+    def _automatic_routes(self) -> list[str]:
+        """Return the route plugins that are served wherever they are installed, but those that the user names."""
+        candidates, _ = load_descriptors(self.selector.catalogue.entries(ROUTE.group))
+        asked = self.options.select.route
+        found = [one.entry for one in candidates if one.spec(RouteSpec).automatic]
+        return sorted({entry.name for entry in found if not any(answers(name, entry) for name in asked)})
 
     def _kernels(self, base: Foundation, dtype: str, quantization: Candidate) -> list[Candidate]:
         place = KernelPlace(base.device, dtype, base.probe, base.checkpoint.quantization)

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         TakesScales,
         TakesSinks,
     )
+    from core.api.bodies import Body, BodyPart
     from core.api.commands import Command
     from core.api.configs import (
         MOST_LAYERS,
@@ -135,6 +136,7 @@ if TYPE_CHECKING:
     from core.api.routes import EngineClient, GeneratedText, RoutePlugin, RouteRegistry, RouteRequest, RouteResponse
     from core.api.sampling import SamplingView
     from core.api.schedulers import AdmissionPolicy, ChunkPolicy, RequestView, SchedulerPolicy, SchedulerState
+    from core.api.serving import Answer, ChatRequest, Delta, Dialect, Finish, Job, Outlet, Reply, ToolChoice, Usage
     from core.api.shapes import ModelShape, PoolingShape, WeightShape, features_of
     from core.api.sinks import EngineStats, FinishedRequest, StatSink
     from core.api.sources import Access, KeepsModels, ReachesOut, RemovesModels, StoredModel
@@ -183,6 +185,7 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
             "Compressed CompressedLayer CompressedSite EncoderLayer Encodes KVLayout Latent LatentLayer LatentSite "
             "Picker Picks PickSite Replayable ReportsKV TakesPicks TakesScales TakesSinks"
         ),
+        "bodies": "Body BodyPart",
         "commands": "Command",
         "configs": (
             "config_architecture config_dtype config_heads config_int config_labels config_names config_number "
@@ -227,6 +230,7 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
         "routes": "EngineClient GeneratedText RoutePlugin RouteRegistry RouteRequest RouteResponse",
         "sampling": "SamplingView",
         "schedulers": "AdmissionPolicy ChunkPolicy RequestView SchedulerPolicy SchedulerState",
+        "serving": "Answer ChatRequest Delta Dialect Finish Job Outlet Reply ToolChoice Usage",
         "shapes": "features_of ModelShape PoolingShape WeightShape",
         "sinks": "EngineStats FinishedRequest StatSink",
         "sources": "Access KeepsModels ReachesOut RemovesModels StoredModel",
@@ -274,6 +278,8 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "Body",
+    "BodyPart",
     "API_VERSIONS",
     "Access",
     "AdmissionPolicy",
@@ -494,4 +500,14 @@ __all__ = [
     "StateRows",
     "Tap",
     "TapPlace",
+    "Answer",
+    "ChatRequest",
+    "Delta",
+    "Dialect",
+    "Finish",
+    "Job",
+    "Outlet",
+    "Reply",
+    "ToolChoice",
+    "Usage",
 ]

@@ -406,14 +406,17 @@ class RouteSpec(Descriptor):
 
     Attributes:
         mounts: Paths that it may take outside `/x/<name>`: each and everything below it, or `/` for that page alone.
-            Core's own paths, and those of another chosen plugin, are refused.
+            Core's own paths, and those of another chosen plugin, are refused. Below `/v1` and `/v2`, which many APIs
+            share, it names what it takes: `/v1/messages`.
         public: Paths, each with everything below it (`/` alone), under which it may show assets without a key.
+        automatic: It is served wherever it is installed; others are where `--route` names them.
     """
 
     group: ClassVar[str] = "core.routes"
 
     mounts: tuple[str, ...] = ()
     public: tuple[str, ...] = ()
+    automatic: bool = False
 
 
 class CommandSpec(Descriptor):

@@ -95,3 +95,7 @@ class RequestError(ValueError):
         self.param = param
         self.code = code
         self.status = status
+
+    def reworded(self, message: str, param: str | None) -> RequestError:
+        """Return the same error in other words."""
+        return RequestError(message, param=param, code=self.code, status=self.status)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from core.api.errors import RequestError
+    from core.api.bodies import Body
     from core.api.sampling import SamplingView
+    from core.api.serving import Answer, ChatRequest, Dialect, Reply
     from core.api.sinks import EngineStats
     from core.api.tokenizer import Tokenizer
+
+B = TypeVar("B", bound="Body")
 
 
 class RouteRequest(Protocol):
@@ -43,6 +46,13 @@ class RouteRequest(Protocol):
         """Return the body, a JSON object within the server's limits; anything else is answered with a 4xx."""
         ...
 
+    async def read(self, kind: type[B]) -> tuple[B, dict[str, Any]]:
+        """Return the body as a model of `core.api.bodies`, and its fields as they were sent.
+
+        A body that is none, that names another model, or asks for what `kind` refuses, is answered with a 4xx.
+        """
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class RouteResponse:
@@ -63,7 +73,7 @@ class RouteResponse:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-Endpoint = Callable[[RouteRequest], Awaitable[RouteResponse]]
+Endpoint = Callable[[RouteRequest], Awaitable["RouteResponse | Reply"]]
 """`RequestError` raised in an endpoint becomes its status; anything else a 500 without details."""
 
 
@@ -73,12 +83,25 @@ class RouteRegistry(Protocol):
     All methods raise `PluginError` CORE-P130 when a path lies elsewhere or is taken.
     """
 
-    def add(self, method: str, path: str, endpoint: Endpoint, *, summary: str = "") -> None:
+    def add(
+        self,
+        method: str,
+        path: str,
+        endpoint: Endpoint,
+        *,
+        summary: str = "",
+        body: type[Body] | None = None,
+        header: str | None = None,
+        generates: bool = False,
+    ) -> None:
         """Declare a route.
 
         Args:
             method: `GET`, `POST`, `PUT`, `PATCH`, `DELETE` or `HEAD`.
             path: `/x/<plugin name>`, one of the descriptor's `mounts`, or below them; `{name}` parts are parameters.
+            body: What clients are told of its body.
+            header: Name of a header: the route is for clients that send it alone, and its path may be anybody's.
+            generates: A model that gives vectors answers it with 400.
         """
         ...
 
@@ -103,11 +126,11 @@ class RouteRegistry(Protocol):
         """
         ...
 
-    def errors(self, write: Callable[[RequestError], Mapping[str, Any]]) -> None:
-        """Say how errors of all paths of this plugin look, those of the key check included.
+    def dialect(self, dialect: Dialect, *, header: str | None = None) -> None:
+        """Say how errors of all paths of this plugin look, those of the key check included; else as OpenAI's.
 
         Args:
-            write: Returns the JSON object of an error; without this it is OpenAI's.
+            header: Name of a header: to clients that send it, errors look so on paths without a dialect of their own.
         """
         ...
 
@@ -122,8 +145,9 @@ class EngineClient(Protocol):
         stats: The engine's latest figures.
         healthy: Whether the engine lives and moves on.
         created: When the server was started, in seconds since 1970.
-        abilities: What can be asked for: of `complete`, `chat`, `tools`, `thinking`, and the tasks of models that
-            give vectors (`embed`, `classify`, ...).
+        abilities: What can be asked for: of `complete`, `chat`, `tools`, `thinking`, `switched_thinking` (as far as is
+            known the chat template lets a request switch it off), `bounded_thinking` (it is known where the model
+            thinks), and the tasks of models that give vectors (`embed`, `classify`, ...).
         facts: What is known of the checkpoint, of `architecture`, `format`, `quantization`, `dtype`, `num_bytes`.
 
     `chat`, `complete` and `embed` take the fields of OpenAI's requests, with the extras of this server's own API, and
@@ -154,6 +178,33 @@ class EngineClient(Protocol):
 
     @property
     def facts(self) -> Mapping[str, Any]: ...
+
+    async def open(self, request: ChatRequest, *, prefix: str) -> Answer:
+        """Check, admit and render a conversation; nothing is sent to the engine before the answer runs.
+
+        Args:
+            prefix: What the answer's id begins with.
+        """
+        ...
+
+    async def count(self, request: ChatRequest) -> int:
+        """Return how many tokens a conversation has, as its template renders it; nothing is generated."""
+        ...
+
+    async def describe(self, request: ChatRequest) -> dict[str, Any]:
+        """Return what the engine would be sent for a conversation, as plain data; nothing is generated."""
+        ...
+
+    def check_model(self, name: str | None) -> None:
+        """Refuse a model that is not served, with 404; None is the one that is."""
+        ...
+
+    def unread(self, fields: Mapping[str, Any], known: Iterable[str]) -> dict[str, str]:
+        """Return the header that names those of a body's fields which are not `known`; none if all are.
+
+        `--strict-fields` refuses such a body.
+        """
+        ...
 
     def chat(self, body: Mapping[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
         """Yield the chunks that `POST /v1/chat/completions` would stream, as plain data; closing aborts.

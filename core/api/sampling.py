@@ -8,6 +8,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+MAX_STOPS = 16
+"""Most stop texts of one request."""
+
+
 class SamplingView(Protocol):
     """A request's sampling parameters, read only.
 

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from core.api.errors import RequestError
+from core.api.sampling import MAX_STOPS
 from core.engine.participants.grammars import Grammar as Grammar
 from core.engine.participants.grammars import Thinking as Thinking
 from core.engine.participants.grammars import structured_output
@@ -17,7 +18,6 @@ from core.engine.repetition import repetition_of
 
 MAX_N = 128
 MAX_LOGPROBS = 128
-MAX_STOPS = 16
 MAX_STOP_CHARS = 1024
 MAX_BAD_WORDS = 128
 MAX_TOKEN_LIST = 1024

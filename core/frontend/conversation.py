@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from core.api.errors import RequestError
+from core.api.serving import AUTO, ToolChoice
 from core.frontend.messages import checked_messages, content_size, content_text, is_named
 from core.tokenizer.messages import RESERVED_NAMES
 
@@ -15,22 +16,6 @@ _FIELDS = frozenset(
     {"tools", "tool_choice", "documents", "add_generation_prompt", "continue_final_message", "add_special_tokens"}
 )
 _TEMPLATE = frozenset({"chat_template", "chat_template_kwargs"})
-
-
-@dataclass(frozen=True, slots=True)
-class ToolChoice:
-    """Whether the model may, must or must not call; `name` is the function of mode `function`."""
-
-    mode: Literal["auto", "none", "required", "function"] = "auto"
-    name: str | None = None
-
-    @property
-    def demands(self) -> bool:
-        """Whether the model must call."""
-        return self.mode in ("required", "function")
-
-
-AUTO = ToolChoice()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -164,7 +164,7 @@ def renamed(error: RequestError, names: Mapping[str, str]) -> RequestError:
         return error
     own = names[head[0]]
     message = re.sub(rf"\b{head[0]}\b", own.replace("\\", r"\\"), error.message)
-    return RequestError(message, param=own + (error.param or "")[head.end() :], code=error.code, status=error.status)
+    return error.reworded(message, own + (error.param or "")[head.end() :])
 
 
 def _is_id(value: Any) -> bool:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from fastapi import FastAPI, Request
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
@@ -15,10 +17,9 @@ from core.frontend.answering.parsing import AnswerParser
 from core.server.account import note_error
 from core.server.admin import routes as admin
 from core.server.answers import JSON
-from core.server.anthropic import models as anthropic_models
-from core.server.anthropic import routes as messages
-from core.server.anthropic.errors import ANTHROPIC
 from core.server.browsers import Browsers
+from core.server.by_header import Answer, ByHeader, nothing
+from core.server.dialect import error_answer
 from core.server.edge import check_origins
 from core.server.errors import as_api_error
 from core.server.gate import Gate
@@ -45,15 +46,14 @@ GENERATING = (
     Route("POST", "/v1/chat/completions", chat_completions, ChatBody),
     Route("POST", "/v1/completions", completions, CompletionBody),
     *responses.ROUTES,
-    *messages.ROUTES,
     *rendering.ROUTES,
 )
 """Routes that answer 400 where the model gives vectors instead."""
 
 OTHERS = (
     *pooling.ROUTES,
-    Route("GET", "/v1/models", anthropic_models.by_client(models.list_models, anthropic_models.list_models)),
-    Route("GET", "/v1/models/{model:path}", anthropic_models.by_client(models.get_model, anthropic_models.get_model)),
+    Route("GET", "/v1/models", models.list_models),
+    Route("GET", "/v1/models/{model:path}", models.get_model),
     *tokenize.ROUTES,
     *HEALTH,
     *resume.ROUTES,
@@ -102,17 +102,15 @@ def create_app(
     app = Api(title="core", version=__version__, docs_url=None, redoc_url=None, servers=servers)
     app.router.route_class = PlainRoute
     app.state.core, app.state.bodies = state, []
-    state.mounted_dialects[messages.PATH] = ANTHROPIC  # also for what there is not, such as batches
-    state.client_dialects[messages.VERSION_HEADER] = ANTHROPIC
     state.admin_paths |= {route.path for route in ADMIN}
     if options.server.public_metrics:
         state.public_paths.add(METRICS)
-    pools = llm.pooling is not None
+    pools, by_header = llm.pooling is not None, ByHeader(state, plugged)
     for route in GENERATING:
-        _add(app, state, route._replace(endpoint=pooling.refuse_generation) if pools else route)
+        _add(app, state, route._replace(endpoint=pooling.refuse_generation) if pools else route, by_header)
     for route in (*OTHERS, *ADMIN):
-        _add(app, state, route)
-    _add_plugged(app, state, plugged)
+        _add(app, state, route, by_header)
+    _add_plugged(app, state, plugged, by_header)
     if state.streams is not None:
         app.add_middleware(ResumeLayer, store=state.streams)
     app.add_exception_handler(HTTPException, _render)
@@ -131,51 +129,65 @@ def _add_edge(app: FastAPI, state: ServerState) -> None:
         app.add_middleware(Prefix, prefix=server.root_path)
 
 
-def _add(app: FastAPI, state: ServerState, route: Route) -> None:
-    """Add a route; the schema of the body that it reads itself is told to clients all the same."""
+def _add(app: FastAPI, state: ServerState, route: Route, by_header: ByHeader) -> None:
+    """Add a route of core's own."""
 
     async def endpoint(request: Request) -> Response:
         return await route.endpoint(state, request)
 
-    extra: dict[str, Any] = {"responses": _responses(route)}
-    if route.body is not None:
-        app.state.bodies.append((extra, route.body))
     app.add_api_route(
         route.path,
-        endpoint,
+        by_header.around(route.path, [route.method], endpoint),
         methods=[route.method],
         name=route.endpoint.__name__,
         summary=f"{route.method} {route.path}",  # else the schema would show the name of a Python function
-        openapi_extra=extra,
+        openapi_extra=_told(app, route.method, route.path, route.body),
         response_class=Response,
     )
 
 
-def _add_plugged(app: FastAPI, state: ServerState, routes: Sequence[PluggedRoute]) -> None:
+def _add_plugged(app: FastAPI, state: ServerState, routes: Sequence[PluggedRoute], by_header: ByHeader) -> None:
     check_free(routes, app.routes)
     state.public_paths |= {route.path for route in routes if route.public}
     for route in routes:
-        app.add_api_route(
-            route.path,
-            PluggedEndpoint(route, state).__call__,
-            methods=list(route.methods),
-            summary=route.summary or f"{route.method} {route.path}",
-            response_class=Response,
-        )
+        if route.header is None:
+            refused = route.generates and state.llm.pooling is not None
+            own = partial(pooling.refuse_generation, state) if refused else PluggedEndpoint(route, state).__call__
+            _add_one(app, route, by_header.around(route.path, route.methods, own))
+    for route in by_header.alone():
+        _add_one(app, route, by_header.around(route.path, route.methods, nothing))
 
 
-def _responses(route: Route) -> dict[str, Any]:
-    """Say which content types a route answers with; errors are JSON."""
-    fields = {} if route.body is None else route.body.model_fields
-    types = ["text/plain"] if route.path == METRICS else [JSON]
-    if "stream" in fields or (route.method, route.path) in STREAMED:
+def _add_one(app: FastAPI, route: PluggedRoute, endpoint: Answer) -> None:
+    app.add_api_route(
+        route.path,
+        endpoint,
+        methods=list(route.methods),
+        summary=route.summary or f"{route.method} {route.path}",
+        openapi_extra=None if route.body is None else _told(app, route.method, route.path, route.body),
+        response_class=Response,
+    )
+
+
+def _told(app: FastAPI, method: str, path: str, body: type[BaseModel] | None) -> dict[str, Any]:
+    """Return what the schema says of a route beside its path; the body that it reads itself is told all the same.
+
+    Content types of answers are named; errors are JSON.
+    """
+    fields = {} if body is None else body.model_fields
+    types = ["text/plain"] if path == METRICS else [JSON]
+    if "stream" in fields or (method, path) in STREAMED:
         types.append("text/event-stream")
     if "encoding_format" in fields:
         types.append("application/octet-stream")
-    return {
+    answers = {
         "200": {"description": "The answer.", "content": {kind: {} for kind in types}},
         "default": {"description": "An error.", "content": {JSON: {}}},
     }
+    told: dict[str, Any] = {"responses": answers}
+    if body is not None:
+        app.state.bodies.append((told, body))
+    return told
 
 
 def inline_refs(schema: dict[str, Any]) -> dict[str, Any]:
@@ -196,4 +208,5 @@ def inline_refs(schema: dict[str, Any]) -> dict[str, Any]:
 
 async def _render(request: Request, error: Exception) -> Response:
     state: ServerState = request.app.state.core
-    return state.dialect(request.url.path, request.scope["headers"]).response(note_error(as_api_error(error)))
+    dialect = state.dialect(request.url.path, request.scope["headers"])
+    return error_answer(dialect, note_error(as_api_error(error)))

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, ClassVar
+from collections.abc import Iterable
+from typing import Any
 
 import orjson
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
-from pydantic_core import PydanticCustomError
 from starlette.requests import ClientDisconnect, Request
 
 from core.server.errors import ApiError, ClientGoneError
@@ -17,8 +15,6 @@ from core.server.json_size import MAX_CONTAINERS, MAX_ENTRIES, MAX_MEMBERS, fits
 
 MAX_DEPTH = 64
 MAX_FIELDS = 1024
-MAX_MESSAGES = 16384
-MAX_TOOLS = 128
 BODY_SECONDS = 120.0
 INLINE_BYTES = 2**16
 """Bodies up to here are parsed on the spot, which takes less than a millisecond; longer ones beside the event loop."""
@@ -26,60 +22,6 @@ INLINE_BYTES = 2**16
 _MAX_LISTED = 32
 _FIELD_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 _OF_BROWSERS = ("origin", "sec-fetch-site")
-
-
-Priority = Annotated[int, Field(ge=-(2**31), le=2**31 - 1)]
-Salt = Annotated[str, Field(min_length=1, max_length=256)]
-
-
-def up_to(most: int, least: int = 0) -> Any:
-    """Return the bounds of a list: they, or the first member that is wrong, end the check."""
-    return Field(min_length=least, max_length=most, fail_fast=True)
-
-
-def few(most: int) -> BeforeValidator:
-    """Return the bound of an object, which holds before its members are looked at."""
-
-    def check(value: Any) -> Any:
-        if isinstance(value, dict) and len(value) > most:
-            raise PydanticCustomError(
-                "too_long",
-                "Object should have at most {most} members, not {found}",
-                {"most": most, "found": len(value)},
-            )
-        return value
-
-    return BeforeValidator(check)
-
-
-class Part(BaseModel):
-    """An object inside a body: unknown fields are let through, wrong types refused."""
-
-    model_config = ConfigDict(strict=True, extra="ignore", hide_input_in_errors=True)
-
-
-class Body(Part):
-    """A request body: unknown fields are let through and reported, wrong types refused, null means not given.
-
-    Attributes:
-        refused: Fields that would change the answer if they were ignored, and what to say about each.
-    """
-
-    refused: ClassVar[Mapping[str, str]] = {}
-
-    model: str | None = None
-
-    @classmethod
-    def refuse_unsupported(cls, fields: Mapping[str, Any]) -> None:
-        """Refuse fields that ask for something the server cannot do. Raises `ApiError` 400."""
-        for name in cls.refused.keys() & fields.keys():
-            if not cls.harmless(name, fields):
-                raise ApiError(400, f"{name}: {cls.refused[name]}.", param=name, code="unsupported_parameter")
-
-    @classmethod
-    def harmless(cls, name: str, fields: Mapping[str, Any]) -> bool:
-        """Whether a refused field asks for nothing, as it was sent."""
-        return not fields[name]
 
 
 async def read_bytes(request: Request, limit: int, *, typed: bool = True) -> bytes:

@@ -19,6 +19,9 @@ update_weights_from_tensor update_weights_from_distributed
 OWN = frozenset(_FIRST_PARTS.split())
 """First parts of core's own paths, so that a claim is refused before the engine starts; the application looks again."""
 
+SHARED = frozenset({"v1", "v2"})
+"""First parts of paths below which several APIs have theirs."""
+
 _PATH = re.compile(r"/|(?:/(?!\.+(?:/|$))[A-Za-z0-9._~-]+)+")
 
 
@@ -32,6 +35,11 @@ def below(path: str, place: str) -> bool:
     return path == place or (place != "/" and path.startswith(f"{place}/"))
 
 
+def shared(path: str) -> bool:
+    """Whether a path lies where several APIs have theirs."""
+    return first_part(path) in SHARED and path.count("/") > 1
+
+
 @dataclass(slots=True)
 class Claims:
     """Who has claimed which path; `/` is a page that the routes themselves settle."""
@@ -43,7 +51,7 @@ class Claims:
         for mount in mounts:
             if not _PATH.fullmatch(mount):
                 raise _refusal(owner, mount, "a mount is a plain path such as '/api', or '/'")
-            if first_part(mount) in OWN:
+            if first_part(mount) in OWN and not shared(mount):
                 raise _refusal(owner, mount, f"/{first_part(mount)} is core's own")
             for other, whose in self.owners.items():
                 if mount != "/" and whose != owner and (below(mount, other) or below(other, mount)):

@@ -1,39 +1,36 @@
-"""How an API says errors, and how its streams end."""
+"""Errors on the wire, as an API's dialect says them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from operator import attrgetter
 from typing import Any
 
 import orjson
 from starlette.responses import Response
 
-from core.server.errors import ApiError
+from core.api.errors import RequestError
+from core.api.serving import Dialect
+from core.server.answers import JSON
+from core.server.errors import ApiError, error_type
 
 
-@dataclass(frozen=True, slots=True)
-class Dialect:
-    """The error shape of one family of routes.
-
-    Attributes:
-        body: Makes the error object.
-        status: Chooses the HTTP status.
-        end: What a stream ends with, after an error too.
-    """
-
-    body: Callable[[ApiError], dict[str, Any]]
-    status: Callable[[ApiError], int] = attrgetter("status")
-    end: bytes = b""
-
-    def response(self, error: ApiError) -> Response:
-        """Return the error as an HTTP answer."""
-        return Response(orjson.dumps(self.body(error)), self.status(error), error.headers, "application/json")
-
-    def failed(self, error: ApiError) -> bytes:
-        """Return the end of a stream that broke off: an `error` event, which clients raise."""
-        return b"event: error\ndata: " + orjson.dumps(self.body(error)) + b"\n\n" + self.end
+def error_object(error: RequestError) -> dict[str, Any]:
+    """Return OpenAI's error object."""
+    said = {"message": error.message, "type": error_type(error.status), "param": error.param, "code": error.code}
+    return {"error": said}
 
 
-OPENAI = Dialect(body=ApiError.body, end=b"data: [DONE]\n\n")
+OPENAI = Dialect(body=error_object, end=b"data: [DONE]\n\n")
+
+
+def error_answer(dialect: Dialect, error: ApiError) -> Response:
+    """Return an error as an HTTP answer."""
+    told = error.told()
+    return Response(orjson.dumps(dialect.body(told)), dialect.status(told), error.headers, JSON)
+
+
+def error_end(dialect: Dialect, error: ApiError) -> bytes:
+    """Return the end of a stream that broke off."""
+    told = error.told()
+    if dialect.failed is not None:
+        return dialect.failed(told) + dialect.end
+    return b"event: error\ndata: " + orjson.dumps(dialect.body(told)) + b"\n\n" + dialect.end

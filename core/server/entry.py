@@ -12,7 +12,7 @@ from core.frontend.answering.chat import ChatAnswer, chat_answer
 from core.frontend.prompts import PromptIds
 from core.frontend.request import GenerationRequest, renamed, spelling
 from core.server.errors import ApiError
-from core.server.openai.generation import Generation
+from core.server.generation import Generation
 from core.server.state import ServerState
 from core.tokenizer.meter import RenderTimeoutError, time_limit
 
@@ -29,6 +29,12 @@ Settle = Callable[[SamplingParams, int], SamplingParams]
 def as_asked(params: SamplingParams, room: int) -> SamplingParams:
     """Change nothing."""
     return params
+
+
+def within(params: SamplingParams, room: int) -> SamplingParams:
+    """Lower the limit of tokens to what the model's length leaves."""
+    limit = params.max_tokens
+    return params if limit is None or limit <= room or room < 1 else params.replace(max_tokens=room)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import re
 from http import HTTPStatus
-from typing import Any
 
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
@@ -28,8 +27,8 @@ _SHOULD_BE = "Input should be "
 _FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 
 
-class ApiError(Exception):
-    """An answer other than success.
+class ApiError(RequestError):
+    """An answer other than success, as the server itself gives it.
 
     Args:
         status: HTTP status.
@@ -50,31 +49,19 @@ class ApiError(Exception):
         headers: dict[str, str] | None = None,
         reason: str | None = None,
     ) -> None:
-        super().__init__(message)
-        self.status = status
+        super().__init__(message, param=param, code=code, status=status)
         self.reason = reason
-        self.message = message
-        self.param = param
-        self.code = code
         self.headers = dict(headers or {})
         if status == HTTPStatus.SERVICE_UNAVAILABLE:
             self.headers.setdefault("retry-after", str(RETRY_AFTER_SECONDS))
 
-    def body(self) -> dict[str, Any]:
-        """Return OpenAI's error object."""
-        return {
-            "error": {
-                "message": scrub(self.message),
-                "type": error_type(self.status),
-                "param": self.param,
-                "code": self.code,
-            }
-        }
+    def reworded(self, message: str, param: str | None) -> ApiError:
+        """Return the same error in other words."""
+        return ApiError(self.status, message, param=param, code=self.code, headers=self.headers, reason=self.reason)
 
-
-def invalid(param: str, why: str, *, code: str | None = None) -> ApiError:
-    """Return the refusal of a request's field; `why` goes on where its name ends, without a full stop."""
-    return ApiError(400, f"{param} {why}.", param=param, code=code)
+    def told(self) -> RequestError:
+        """Return the error as clients are told of it, with nothing of the inside."""
+        return RequestError(scrub(self.message), param=self.param, code=self.code, status=self.status)
 
 
 class ClientGoneError(Exception):
@@ -114,7 +101,7 @@ def as_api_error(error: BaseException) -> ApiError:
 
 def log_unexpected(error: BaseException) -> None:
     """Log an error that is no answer to a client's mistake; hostile `__str__` methods are survived."""
-    if isinstance(error, (ApiError, RequestError, ValidationError, HTTPException)):
+    if isinstance(error, (RequestError, ValidationError, HTTPException)):
         return
     try:
         text = str(error)

@@ -14,6 +14,7 @@ from core.logs import FIELDS
 from core.server.account import Account, accounted
 from core.server.auth import KeyCheck, is_local
 from core.server.caller import authenticated
+from core.server.dialect import error_answer
 from core.server.errors import ClientGoneError, as_api_error, error_type, log_unexpected
 from core.server.metrics import CLIENT_GONE, UNMATCHED
 from core.server.outlet import SHORT_CUT
@@ -72,7 +73,7 @@ class Gate:
             account.error = as_api_error(error)
             if answer.status is None:
                 dialect = self._state.dialect(scope["path"], scope["headers"])
-                await dialect.response(account.error)(scope, receive, answer.send)
+                await error_answer(dialect, account.error)(scope, receive, answer.send)
         finally:
             self._count(scope, answer, account, time.perf_counter() - started)
 

@@ -4,24 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Any, Protocol
+from typing import Any
 
 from starlette.types import Message, Send
 
+from core.api.serving import Outlet
+
 SHORT_CUT = "core.send"
 """Key of the scope: where the body of a stream goes. The layers in between look at the head only, yet cost as much."""
-
-
-class Outlet(Protocol):
-    """Takes a stream's events."""
-
-    def put(self, data: bytes) -> bool:
-        """Take data; False: `room` has to be awaited before the next."""
-        ...
-
-    async def room(self) -> None:
-        """Send what was kept, and return once there is room for more."""
-        ...
 
 
 class StreamBody:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import orjson
@@ -14,13 +14,13 @@ import orjson
 from core.api.descriptors import RouteSpec
 from core.api.errors import CoreError, PluginError, RequestError
 from core.api.routes import Endpoint, RoutePlugin
+from core.api.serving import Dialect
 from core.plugins.boot import ActivePlugins
 from core.plugins.drivers import describe
-from core.server.claims import Claims, below, first_part
-from core.server.dialect import Dialect
+from core.server.claims import Claims, below, first_part, shared
 
 if TYPE_CHECKING:
-    from core.server.errors import ApiError
+    from core.api.bodies import Body
     from core.server.state import ServerState
 
 logger = logging.getLogger(__name__)
@@ -28,8 +28,6 @@ logger = logging.getLogger(__name__)
 GROUP = "core.routes"
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD")
 _PARAMETER = re.compile(r"\{[^{}/]+\}")
-
-Write = Callable[[RequestError], Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +37,9 @@ class PluggedRoute:
     Attributes:
         public: An asset: everybody may GET it.
         optional: It makes room for another plugin's.
+        body: What clients are told of its body.
+        header: Clients that send this header get it; the path may be another's for everybody else.
+        generates: A model that gives vectors does not answer it.
     """
 
     owner: str
@@ -48,6 +49,9 @@ class PluggedRoute:
     summary: str = ""
     public: bool = False
     optional: bool = False
+    body: type[Body] | None = None
+    header: str | None = None
+    generates: bool = False
 
     @property
     def methods(self) -> tuple[str, ...]:
@@ -56,18 +60,27 @@ class PluggedRoute:
 
     def meets(self, other: PluggedRoute) -> bool:
         """Whether both answer the same requests."""
-        same = _PARAMETER.sub("{}", self.path) == _PARAMETER.sub("{}", other.path)
-        return same and bool(set(self.methods) & set(other.methods))
+        return self.header == other.header and self.answers(other.path, other.methods)
+
+    def answers(self, path: str, methods: Iterable[str]) -> bool:
+        """Whether it answers some of the requests for a path."""
+        return _PARAMETER.sub("{}", self.path) == _PARAMETER.sub("{}", path) and bool(set(self.methods) & set(methods))
 
 
 @dataclass(slots=True)
 class RouteTable:
-    """The routes of all plugins, the paths that they claim, and how they say errors."""
+    """The routes of all plugins, the paths that they claim, and how they say errors.
+
+    Attributes:
+        dialects: Whose they are, and they, by the path that they hold for, with everything below it.
+        client_dialects: The same by the header of the clients that they are for.
+    """
 
     routes: list[PluggedRoute] = field(default_factory=list)
     plugins: list[tuple[str, RoutePlugin]] = field(default_factory=list)
     claims: Claims = field(default_factory=Claims)
-    errors: dict[str, tuple[str, Write]] = field(default_factory=dict)
+    dialects: dict[str, tuple[str, Dialect]] = field(default_factory=dict)
+    client_dialects: dict[bytes, tuple[str, Dialect]] = field(default_factory=dict)
 
     @classmethod
     def declare(cls, active: ActivePlugins) -> RouteTable:
@@ -94,8 +107,8 @@ class RouteTable:
         """Give every plugin the running engine. Raises `PluginError` CORE-P108."""
         from core.server.plugged_client import ServedClient
 
-        for mount, (owner, write) in self.errors.items():
-            state.mounted_dialects[mount] = Dialect(body=_said(owner, write))
+        state.mounted_dialects |= {path: _careful(*whose) for path, whose in self.dialects.items()}
+        state.client_dialects |= {header: _careful(*whose) for header, whose in self.client_dialects.items()}
         for owner, plugin in self.plugins:
             try:
                 plugin.bind(ServedClient(state))
@@ -109,7 +122,7 @@ class RouteTable:
         found = {}
         for owner, _ in self.plugins:
             mine = [route for route in self.routes if route.owner == owner]
-            places = sorted({f"/{first_part(route.path)}" for route in mine})
+            places = sorted({_place(route.path) for route in mine if route.header is None})
             open_to_all = _folders([route.path for route in mine if route.public])
             name = owner.partition(" ")[0].strip("'")
             found[f"routes of {name}"] = " ".join(places)
@@ -138,12 +151,33 @@ class PluginRoutes:
     mounts: tuple[str, ...] = ()
     public: tuple[str, ...] = ()
 
-    def add(self, method: str, path: str, endpoint: Endpoint, *, summary: str = "") -> None:
+    def add(
+        self,
+        method: str,
+        path: str,
+        endpoint: Endpoint,
+        *,
+        summary: str = "",
+        body: type[Body] | None = None,
+        header: str | None = None,
+        generates: bool = False,
+    ) -> None:
         """Declare a route. Raises `PluginError` CORE-P130."""
         if method not in METHODS:
             raise refusal(self.owner, method, path, f"methods are {', '.join(METHODS)}")
-        self._check(method, path)
-        self.table.put(PluggedRoute(self.owner, method, path, endpoint, summary))
+        if header is None:
+            self._check(method, path)
+        route = PluggedRoute(
+            self.owner,
+            method,
+            path,
+            endpoint,
+            summary,
+            body=body,
+            header=header and header.lower(),
+            generates=generates,
+        )
+        self.table.put(route)
 
     def asset(
         self,
@@ -166,10 +200,11 @@ class PluginRoutes:
         summary = f"{media_type} of {self.name}, for everybody"
         self.table.put(PluggedRoute(self.owner, "GET", path, asset, summary, public=True, optional=optional))
 
-    def errors(self, write: Write) -> None:
+    def dialect(self, dialect: Dialect, *, header: str | None = None) -> None:
         """Say how errors look under the plugin's paths; of `/` alone they look as everywhere."""
-        for mount in self._places():
-            self.table.errors[mount] = (self.owner, write)
+        self.table.dialects |= dict.fromkeys(self._places(), (self.owner, dialect))
+        if header is not None:
+            self.table.client_dialects[header.lower().encode()] = (self.owner, dialect)
 
     def _check(self, method: str, path: str) -> None:
         if not any(below(path, place) for place in self._places()):
@@ -178,6 +213,11 @@ class PluginRoutes:
 
     def _places(self) -> tuple[str, ...]:
         return (f"/x/{self.name}", *self.mounts)
+
+
+def _place(path: str) -> str:
+    """Return where a path lies: its first part, with the second one where APIs share the first."""
+    return "/".join(path.split("/")[: 3 if shared(path) else 2])
 
 
 def _folders(paths: Sequence[str]) -> list[str]:
@@ -189,9 +229,15 @@ def _folders(paths: Sequence[str]) -> list[str]:
 
 def check_free(routes: Sequence[PluggedRoute], own: Iterable[Any]) -> None:
     """Refuse routes of plugins under the server's own paths. Raises `PluginError` CORE-P130."""
-    taken = {first_part(route.path) for route in own if hasattr(route, "path")}
+    known = [one for one in own if hasattr(one, "path")]
+    taken = {first_part(one.path) for one in known}
     for route in routes:
-        if first_part(route.path) in taken:
+        if route.header is not None:
+            continue
+        if shared(route.path):
+            if any(route.answers(one.path, getattr(one, "methods", None) or ()) for one in known):
+                raise refusal(route.owner, route.method, route.path, "core has this route")
+        elif first_part(route.path) in taken:
             raise refusal(route.owner, route.method, route.path, f"/{first_part(route.path)} is core's own")
 
 
@@ -200,17 +246,17 @@ def refusal(owner: str, method: str, path: str, why: str) -> PluginError:
     return PluginError("CORE-P130", f"route plugin {owner} cannot have route {method} {path}: {why}.")
 
 
-def _said(owner: str, write: Write) -> Callable[[ApiError], dict[str, Any]]:
-    from core.server.errors import scrub
+def _careful(owner: str, dialect: Dialect) -> Dialect:
+    """Return a plugin's dialect that says what cannot be said in it as everybody else does."""
+    from core.server.dialect import OPENAI
 
-    def body(error: ApiError) -> dict[str, Any]:
-        told = RequestError(scrub(error.message), param=error.param, code=error.code, status=error.status)
+    def body(error: RequestError) -> Mapping[str, Any]:
         try:
-            found = dict(write(told))
+            found = dict(dialect.body(error))
             orjson.dumps(found)  # what cannot be sent is no error that was said
             return found
         except Exception as wrong:
             logger.error("route plugin %s cannot say an error: %s: %s", owner, type(wrong).__name__, wrong)
-            return error.body()
+            return OPENAI.body(error)
 
-    return body
+    return replace(dialect, body=body)

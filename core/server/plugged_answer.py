@@ -14,14 +14,15 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
-from core.api.routes import RouteRequest, RouteResponse
+from core.api.routes import B, RouteRequest, RouteResponse
+from core.api.serving import Reply
 from core.plugins.drivers import describe
 from core.server.body import read_object
 from core.server.errors import INTERNAL, ApiError, as_api_error
 from core.server.outlet import SHORT_CUT, StreamBody, pour
 from core.server.plugged import PluggedRoute
 from core.server.state import ServerState
-from core.server.streaming import until_gone
+from core.server.streaming import JobResponse, until_gone
 
 logger = logging.getLogger(__name__)
 
@@ -31,8 +32,8 @@ _WITHOUT_BODY = frozenset({"GET", "HEAD"})
 class PluggedRequest:
     """`RouteRequest` over the server's own request."""
 
-    def __init__(self, request: Request, limit: int) -> None:
-        self._request, self._limit = request, limit
+    def __init__(self, request: Request, state: ServerState) -> None:
+        self._request, self._state = request, state
         self.method, self.path = request.method, request.url.path
         self.path_params: Mapping[str, str] = {name: str(value) for name, value in request.path_params.items()}
         self.query: Mapping[str, str] = dict(request.query_params)
@@ -41,7 +42,11 @@ class PluggedRequest:
     async def json(self) -> dict[str, Any]:
         """Return the body. Raises what the server answers with a 4xx."""
         # The examples of other servers' APIs are `curl -d` alone, which calls everything a form.
-        return await read_object(self._request, self._limit, typed=False)
+        return await read_object(self._request, self._state.options.server.max_body_bytes, typed=False)
+
+    async def read(self, kind: type[B]) -> tuple[B, dict[str, Any]]:
+        """Return the body as a model, and its fields. Raises what the server answers with a 4xx."""
+        return await self._state.read(self._request, kind)
 
 
 class PluggedEndpoint:
@@ -81,8 +86,11 @@ class PluggedResponse(Response):
 
     async def _answer(self, scope: Scope, incoming: Incoming, send: Send) -> None:
         request = Request(scope, incoming.receive)
-        answer = await self._route.endpoint(PluggedRequest(request, self._state.options.server.max_body_bytes))
+        answer = await self._route.endpoint(PluggedRequest(request, self._state))
         incoming.read.set()
+        if isinstance(answer, Reply):
+            await self._reply(answer, scope, send)
+            return
         if not isinstance(answer, RouteResponse):
             raise TypeError(f"the endpoint gave a {type(answer).__name__}, not a RouteResponse")
         if isinstance(answer.body, bytes):
@@ -90,6 +98,12 @@ class PluggedResponse(Response):
             await whole(scope, incoming.receive, send)
         else:
             await _stream(answer, answer.body, send, scope.get(SHORT_CUT, send))
+
+    async def _reply(self, answer: Reply, scope: Scope, send: Send) -> None:
+        lifecycle, dialect = self._state.lifecycle, self._state.dialect(scope["path"], scope["headers"])
+        response = JobResponse(lifecycle, answer.job, stream=answer.stream, headers=answer.headers, dialect=dialect)
+        with lifecycle.counted():
+            await response.run(scope, send)
 
 
 async def _stream(answer: RouteResponse, body: AsyncIterator[bytes], send: Send, write: Send) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from typing import Any
 
@@ -13,21 +13,28 @@ from pydantic import ValidationError
 from core.api.errors import CoreError, RequestError
 from core.api.routes import GeneratedText
 from core.api.sampling import SamplingView
+from core.api.serving import ChatRequest
 from core.api.sinks import EngineStats
 from core.api.tokenizer import Tokenizer
 from core.engine.sampling import SamplingParams
+from core.frontend.answering.parsing import THINKING_SWITCHES
+from core.frontend.answering.thinking import knows_thinking
 from core.frontend.pooling.model import does_not_generate
 from core.frontend.request import GenerationRequest
 from core.frontend.sinks import engine_stats
 from core.server.account import note_error
 from core.server.caller import caller_of
-from core.server.errors import ApiError, as_api_error
+from core.server.entry import as_asked, open_chat, render_alone, within
+from core.server.errors import as_api_error
+from core.server.generation import new_id
 from core.server.openai.chat import chat_job
 from core.server.openai.completions import completion_job
 from core.server.openai.job import ApiJob
 from core.server.openai.protocol import ChatBody, CompletionBody
 from core.server.pooling.protocol import EmbeddingBody
 from core.server.pooling.vectors import embedding_call
+from core.server.rendered import rendered
+from core.server.served_answer import ServedAnswer, generation_request
 from core.server.state import Lifecycle, ServerState
 from core.server.streaming import stopping
 
@@ -38,6 +45,7 @@ class ServedClient:
     def __init__(self, state: ServerState) -> None:
         self._state = state
         self._llm = state.llm
+        self._abilities: frozenset[str] | None = None  # found when somebody asks, and then they stay
 
     @property
     def model_name(self) -> str:
@@ -72,15 +80,22 @@ class ServedClient:
     @property
     def abilities(self) -> frozenset[str]:
         """What can be asked for."""
+        if self._abilities is None:
+            self._abilities = self._found_abilities()
+        return self._abilities
+
+    def _found_abilities(self) -> frozenset[str]:
         state, pooler = self._state, self._llm.pooling
         if pooler is not None:
             return frozenset(pooler.tasks)
-        parser = state.parser
+        parser, variables = state.parser, self._llm.template_variables
         found = {
             "complete": True,
             "chat": bool(self._llm.template_names),
             "tools": state.options.select.tool_parser is not None,
             "thinking": parser is not None and parser.thinking is not None,
+            "switched_thinking": variables is None or not variables.isdisjoint(THINKING_SWITCHES),
+            "bounded_thinking": knows_thinking(parser, self._llm.tokenizer),
         }
         return frozenset(name for name, there in found.items() if there)
 
@@ -95,13 +110,48 @@ class ServedClient:
 
     # -- generations -----------------------------------------------------------------------------------------------
 
+    async def open(self, request: ChatRequest, *, prefix: str) -> ServedAnswer:
+        """Check, admit and render a conversation. Raises `RequestError`."""
+        with self._asking():
+            wanted = generation_request(request, self._state)
+            settle = within if request.fitted else as_asked
+            return ServedAnswer(await open_chat(self._state, wanted, new_id(prefix), settle=settle))
+
+    async def count(self, request: ChatRequest) -> int:
+        """Return how many tokens a conversation has. Raises `RequestError`."""
+        with self._asking():
+            return len(await render_alone(self._state, generation_request(request, self._state)))
+
+    async def describe(self, request: ChatRequest) -> dict[str, Any]:
+        """Return what the engine would be sent for a conversation. Raises `RequestError`."""
+        with self._asking():
+            settle = within if request.fitted else as_asked
+            return await rendered(self._state, generation_request(request, self._state), settle)
+
+    def check_model(self, name: str | None) -> None:
+        """Refuse a model that is not served. Raises `RequestError` 404."""
+        self._state.check_model(name)
+
+    def unread(self, fields: Mapping[str, Any], known: Iterable[str]) -> dict[str, str]:
+        """Return the header that names the fields of a body which have no effect. Raises `RequestError`."""
+        return self._state.unread_fields(fields, known)
+
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        """Refuse what a model that gives vectors cannot do, and all that is refused while it is asked for."""
+        with _refusing(self._state.lifecycle):
+            pooler = self._llm.pooling
+            if pooler is not None:
+                raise does_not_generate(pooler.name, pooler.shape)
+            yield
+
     async def generate(
         self, prompt: str | Sequence[int], params: SamplingView | None = None
     ) -> AsyncIterator[GeneratedText]:
         """Yield what a generation has given so far. Raises `RequestError`."""
         chosen = params if isinstance(params, SamplingParams) else SamplingParams(**self._state.defaults)
         asked = prompt if isinstance(prompt, str) else list(prompt)
-        with _refusing(self._state.lifecycle), _counted(self._state.lifecycle):
+        with _refusing(self._state.lifecycle), self._state.lifecycle.counted():
             self._state.admit(chosen.n)
             request = GenerationRequest(prompt=asked, params=chosen, caller=caller_of())
             async with aclosing(await self._llm.submit(request)) as outputs:
@@ -130,10 +180,7 @@ class ServedClient:
         return self._chunks(open_job)
 
     async def _chunks(self, open_job: Callable[[], Awaitable[ApiJob]]) -> AsyncGenerator[dict[str, Any], None]:
-        with _refusing(self._state.lifecycle), _counted(self._state.lifecycle):
-            pooler = self._llm.pooling
-            if pooler is not None:
-                raise does_not_generate(pooler.name, pooler.shape)
+        with self._state.lifecycle.counted(), self._asking():
             async with aclosing((await open_job()).chunks()) as chunks:
                 async for chunk in chunks:
                     yield chunk
@@ -142,7 +189,7 @@ class ServedClient:
 
     async def embed(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Return embeddings. Raises `RequestError`."""
-        with _refusing(self._state.lifecycle), _counted(self._state.lifecycle):
+        with _refusing(self._state.lifecycle), self._state.lifecycle.counted():
             checked = self._state.checked({**body, "encoding_format": "float"}, EmbeddingBody)
             call = await embedding_call(self._state, checked)
             answer: dict[str, Any] = orjson.loads((await call.run()).body)
@@ -150,26 +197,12 @@ class ServedClient:
 
     async def tokenize(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
         """Return the token ids of a text. Raises `RequestError`."""
-        with _refusing(self._state.lifecycle), _counted(self._state.lifecycle):
+        with _refusing(self._state.lifecycle), self._state.lifecycle.counted():
             return await self._state.tokenize(text, add_special_tokens=add_special_tokens)
 
     async def call(self, method: str, *args: Any) -> Any:
         """Call a named engine method with plain data."""
         return await self._llm.call(method, *args)
-
-
-@contextmanager
-def _counted(lifecycle: Lifecycle) -> Iterator[None]:
-    """Have a drain wait for the current task."""
-    task = asyncio.current_task()
-    mine = task is not None and task not in lifecycle.work
-    if task is not None and mine:
-        lifecycle.work.add(task)
-    try:
-        yield
-    finally:
-        if task is not None and mine:
-            lifecycle.work.discard(task)
 
 
 @contextmanager
@@ -183,8 +216,9 @@ def _refusing(lifecycle: Lifecycle) -> Iterator[None]:
         # Not this task's end: whoever waits for it, in another task perhaps, has an error to say in its own words.
         if (task := asyncio.current_task()) is not None:
             task.uncancel()
-        ending = stopping()
-        raise RequestError(ending.message, code=ending.code, status=ending.status) from None
-    except (ApiError, ValidationError, CoreError) as error:
-        found = note_error(as_api_error(error))
-        raise RequestError(found.message, param=found.param, code=found.code, status=found.status) from error
+        raise stopping() from None
+    except RequestError as error:
+        note_error(as_api_error(error))
+        raise
+    except (ValidationError, CoreError) as error:
+        raise note_error(as_api_error(error)) from error

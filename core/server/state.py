@@ -12,11 +12,13 @@ from typing import Any, TypeVar
 
 from starlette.requests import Request
 
+from core.api.bodies import Body
+from core.api.serving import Dialect
 from core.config.resolved import Options
 from core.frontend.answering.parsing import AnswerParser
-from core.server.body import Body, ignored_fields, read_object
+from core.server.body import ignored_fields, read_object
 from core.server.claims import below
-from core.server.dialect import OPENAI, Dialect
+from core.server.dialect import OPENAI
 from core.server.errors import ApiError
 from core.server.interface import ServedLLM
 from core.server.metrics import Metrics
@@ -58,6 +60,19 @@ class Lifecycle:
         while self.work and (left := deadline - time.monotonic()) > 0:
             await asyncio.wait(set(self.work), timeout=left)
         return not self.work
+
+    @contextmanager
+    def counted(self) -> Iterator[None]:
+        """Have a drain wait for the current task."""
+        task = asyncio.current_task()
+        mine = task is not None and task not in self.work
+        if task is not None and mine:
+            self.work.add(task)
+        try:
+            yield
+        finally:
+            if task is not None and mine:
+                self.work.discard(task)
 
     def stop(self) -> None:
         """End the generations in flight; their clients get an error."""

@@ -4,29 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from core.server.dialect import OPENAI, Dialect
+from core.api.serving import Dialect, Job
+from core.server.dialect import OPENAI, error_end
 from core.server.errors import ApiError, ClientGoneError, as_api_error, log_unexpected
-from core.server.outlet import SHORT_CUT, Outlet, StreamBody
+from core.server.outlet import SHORT_CUT, StreamBody
 from core.server.state import Lifecycle
 
 _EVENT_HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
-
-
-class Job(Protocol):
-    """Work whose result can be had at once or bit by bit."""
-
-    async def collect(self) -> bytes:
-        """Do all of it and return the JSON answer."""
-        ...
-
-    async def stream(self, outlet: Outlet) -> None:
-        """Put encoded events into an outlet as they come, without what the dialect puts at the end."""
-        ...
 
 
 class JobResponse(Response):
@@ -58,8 +47,11 @@ class JobResponse(Response):
         self._dialect = dialect
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        work = self._stream(send, scope.get(SHORT_CUT, send)) if self._streams else self._whole(send)
-        await until_gone(self._lifecycle, receive, work)
+        await until_gone(self._lifecycle, receive, self.run(scope, send))
+
+    async def run(self, scope: Scope, send: Send) -> None:
+        """Run the job, whoever watches the connection."""
+        await (self._stream(send, scope.get(SHORT_CUT, send)) if self._streams else self._whole(send))
 
     async def _whole(self, send: Send) -> None:
         body = await self._job.collect()
@@ -77,12 +69,12 @@ class JobResponse(Response):
         except asyncio.CancelledError:
             if not (body.open and self._lifecycle.stopped):
                 raise
-            last = self._dialect.failed(stopping())
+            last = error_end(self._dialect, stopping())
         except Exception as error:
             if not body.open:
                 raise
             log_unexpected(error)
-            last = self._dialect.failed(as_api_error(error))
+            last = error_end(self._dialect, as_api_error(error))
         await body.end(last)
 
 

@@ -16,7 +16,7 @@ ROUTES = """
 import asyncio
 import itertools
 import json
-from core.api import RequestError, RouteResponse
+from core.api import Dialect, RequestError, RouteResponse
 
 COUNT = itertools.count()
 
@@ -80,7 +80,7 @@ CASES = {
         "declare": "if next(COUNT) % 2: registry.add('GET', f'/x/broken/{next(COUNT)}', self.models)"
     },
     "errors_have_the_declared_form": {
-        "declare": "registry.errors(lambda error: {'text': error.message, 'p': error.param[0]})"
+        "declare": "registry.dialect(Dialect(lambda error: {'text': error.message, 'p': error.param[0]}))"
     },
     "no_route_hides_another": {"declare": "registry.add('GET', '/x/broken/{any}', self.models)"},
     "samples_are_answered": {"models": "if self.client.healthy: return RouteResponse(b'[\"kit\"]')"},
@@ -134,7 +134,7 @@ MOUNTED = MANIFEST.replace('summary="s"', 'summary="s", mounts=("/broken", "/"),
 def test_a_plugin_with_claims_and_assets_passes(make_plugin):
     declare = (
         "registry.asset('/', b'page', 'text/html')\n"
-        "        registry.errors(lambda error: {'error': error.message})\n"
+        "        registry.dialect(Dialect(lambda error: {'error': error.message}))\n"
         "        registry.add('POST', '/broken/again', self.generate)"
     )
     source = ROUTES.replace("{declare}", declare)
@@ -149,7 +149,7 @@ def test_a_plugin_with_claims_and_assets_passes(make_plugin):
 @pytest.mark.parametrize(
     ("mounts", "declare", "told"),
     [
-        ('("/v1/more",)', "pass", "/v1 is core's own"),
+        ('("/health/more",)', "pass", "/health is core's own"),
         ('("/ui",)', "registry.asset('/ui/x', b'', 'text/css')", "not name the path among `public`"),
         ('("/ui",), public=("/ui",)', "registry.asset('/ui/x', b'%d' % next(COUNT), 'text/css')", "another one"),
     ],

@@ -7,10 +7,11 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 
+from core.api.bodies import up_to
 from core.api.errors import CheckpointError, ConfigError, CoreError
 from core.frontend.pausing import PauseMode
 from core.logs import RECENT_LINES
-from core.server.body import read_object, up_to
+from core.server.body import read_object
 from core.server.errors import ApiError
 
 MAX_IDS = 4096

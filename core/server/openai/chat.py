@@ -11,8 +11,8 @@ from core.frontend.answering.parsing import THINKING_SWITCHES
 from core.frontend.conversation import Conversation, tool_choice_of
 from core.frontend.request import GenerationRequest, spelling
 from core.server.entry import OpenChat, open_chat
+from core.server.generation import new_id
 from core.server.openai.chat_format import ChatFormat
-from core.server.openai.generation import new_id
 from core.server.openai.job import ApiJob
 from core.server.openai.messages import conversation
 from core.server.openai.params import (

@@ -7,11 +7,12 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from core.api.bodies import invalid
 from core.frontend.request import GenerationRequest, spelling
 from core.server.entry import open_generation
-from core.server.errors import ApiError, invalid
+from core.server.errors import ApiError
+from core.server.generation import new_id
 from core.server.openai.completion_format import CompletionFormat, Wanted
-from core.server.openai.generation import new_id
 from core.server.openai.job import ApiJob
 from core.server.openai.params import (
     NAMES,

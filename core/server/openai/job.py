@@ -10,10 +10,10 @@ from typing import Any, Protocol
 
 import orjson
 
+from core.api.serving import Outlet, Usage
 from core.frontend.results import RequestOutput
-from core.server.openai.generation import Generation
+from core.server.generation import Generation
 from core.server.openai.protocol import StreamOptions
-from core.server.outlet import Outlet
 
 Piece = dict[str, Any]
 """An entry of a chunk's `choices`."""
@@ -67,7 +67,7 @@ class ApiJob:
         answer = {
             **self._base(self.format.whole_object),
             "choices": self.format.choices(),
-            "usage": self.generation.usage.to_dict(),
+            "usage": _usage_object(self.generation.usage),
             **self.format.head(),
         }
         return orjson.dumps(answer)
@@ -97,7 +97,7 @@ class ApiJob:
 
         await self.generation.run(take, more)
         if self.options.include_usage:
-            outlet.put(start + b'],"usage":' + orjson.dumps(self.generation.usage.to_dict()) + b"}\n\n")
+            outlet.put(start + b'],"usage":' + orjson.dumps(_usage_object(self.generation.usage)) + b"}\n\n")
 
     async def chunks(self) -> AsyncGenerator[dict[str, Any], None]:
         """Yield the chunks of a stream as plain data, and a last one with usage and timings."""
@@ -108,7 +108,7 @@ class ApiJob:
                 if pieces:
                     yield {**base, "choices": pieces, **(self.format.head() if head else {})}
                     head = False
-        usage = self.generation.usage.to_dict()
+        usage = _usage_object(self.generation.usage)
         yield {**base, "choices": [], "usage": usage, "timings": self.generation.timings()}
 
     def _base(self, kind: str) -> dict[str, Any]:
@@ -121,5 +121,15 @@ class ApiJob:
 
     def _end(self, head: dict[str, Any]) -> bytes:
         if self.options.include_usage:
-            head["usage"] = self.generation.usage.to_dict() if self.options.usage_so_far else None
+            head["usage"] = _usage_object(self.generation.usage) if self.options.usage_so_far else None
         return b"]," + orjson.dumps(head)[1:] + b"\n\n" if head else b"]}\n\n"
+
+
+def _usage_object(usage: Usage) -> dict[str, Any]:
+    """Return OpenAI's usage object."""
+    return {
+        "prompt_tokens": usage.prompt,
+        "completion_tokens": usage.completion,
+        "total_tokens": usage.prompt + usage.completion,
+        "prompt_tokens_details": {"cached_tokens": usage.cached},
+    }

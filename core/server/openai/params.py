@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from core.api.bodies import invalid
 from core.engine.sampling import SamplingParams
 from core.frontend.beams.outputs import BeamRules
 from core.frontend.prompts import Truncation
 from core.frontend.request import sampling_params
 from core.server.caller import caller_of
-from core.server.errors import invalid
 from core.server.openai.protocol import PLUGIN_FIELDS, ChatBody, CompletionBody, GenerationBody, SharedFields
 from core.server.openai.structured import requested_grammar
 from core.server.state import ServerState

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from core.api.bodies import invalid
 from core.frontend.prompts import PromptIds, PromptInput, prompt_ids
-from core.server.errors import ApiError, invalid
+from core.server.errors import ApiError
 from core.server.interface import ServedLLM
 
 MAX_PROMPTS = 1024

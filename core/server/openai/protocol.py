@@ -8,8 +8,9 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, Field
 
-from core.engine.sampling import MAX_BAD_WORDS, MAX_LOGPROBS, MAX_STOPS, MAX_TOKEN_LIST, MAX_TOKENS
-from core.server.body import MAX_MESSAGES, MAX_TOOLS, Body, Part, Priority, Salt, few, up_to
+from core.api.bodies import MAX_MESSAGES, MAX_TOOLS, Body, BodyPart, Priority, Salt, few, up_to
+from core.api.sampling import MAX_STOPS
+from core.engine.sampling import MAX_BAD_WORDS, MAX_LOGPROBS, MAX_TOKEN_LIST, MAX_TOKENS
 from core.server.openai.structured import StructuredFields
 
 MAX_ALLOWED_TOKENS = 2**18
@@ -45,7 +46,7 @@ PLUGIN_FIELDS = ("return_routed_experts", "routed_experts_prompt_start")
 """Fields of these APIs that plugins read: the same as arguments in `vllm_xargs`."""
 
 
-class StreamOptions(Part):
+class StreamOptions(BodyPart):
     """What a stream says about usage."""
 
     include_usage: bool | None = None

@@ -7,9 +7,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel
 
+from core.api.bodies import invalid, up_to
 from core.engine.participants.grammars import MAX_CHOICES, Grammar, schema_grammar, structured_output
-from core.server.body import up_to
-from core.server.errors import invalid
 
 _GUIDED = {"guided_json": "json", "guided_regex": "regex", "guided_choice": "choice", "guided_grammar": "grammar"}
 

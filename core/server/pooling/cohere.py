@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from core.frontend.pooling.model import DOCUMENTS
 from core.frontend.pooling.results import EmbeddingRequestOutput, PoolingParams
-from core.server.openai.generation import new_id
+from core.server.generation import new_id
 from core.server.pooling.encoding import to_base64
 from core.server.pooling.protocol import CohereBody
 from core.server.pooling.run import Encoded, PoolingCall, PoolingResponse, as_json, required_pooler

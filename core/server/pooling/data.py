@@ -14,7 +14,7 @@ from core.api.errors import PluginError
 from core.api.io_processors import IORequest
 from core.frontend.pooling.data import io_request
 from core.server.errors import ApiError
-from core.server.openai.generation import new_id
+from core.server.generation import new_id
 from core.server.pooling.protocol import PoolingBody
 from core.server.pooling.run import Encoded, count_pooled, required_pooler
 from core.server.state import ServerState

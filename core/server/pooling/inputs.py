@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from core.api.bodies import invalid
 from core.frontend.conversation import Conversation
 from core.frontend.prompts import PromptInput
 from core.frontend.request import GenerationRequest
 from core.server.entry import render_alone
-from core.server.errors import ApiError, invalid
+from core.server.errors import ApiError
 from core.server.pooling.protocol import MAX_INPUTS, InputBody
 from core.server.state import ServerState
 

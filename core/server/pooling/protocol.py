@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from core.api.bodies import MAX_MESSAGES, Body, BodyPart, Priority, Salt, up_to
 from core.frontend.pooling.results import PoolingParams
-from core.server.body import MAX_MESSAGES, Body, Part, Priority, Salt, up_to
 from core.server.caller import caller_of
 from core.server.pooling.encoding import EmbedDType, EncodingFormat, Endianness
 
@@ -91,7 +91,7 @@ class ScoreBody(PoolBody):
     use_activation: bool | None = None
 
 
-class Document(Part):
+class Document(BodyPart):
     """A document as an object."""
 
     text: str

@@ -12,13 +12,13 @@ import orjson
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from core.api.bodies import invalid
 from core.frontend.pooling.model import PoolingModel, Work, does_not_pool
 from core.frontend.pooling.results import PoolingRequestOutput
 from core.frontend.prompts import PromptInput
 from core.server.account import note_tokens
 from core.server.answers import JSON
 from core.server.entry import THREAD_CHARS
-from core.server.errors import invalid
 from core.server.pooling.inputs import size_of
 from core.server.pooling.protocol import TreatedBody
 from core.server.state import ServerState

@@ -8,9 +8,10 @@ from functools import partial
 from starlette.requests import Request
 from starlette.responses import Response
 
+from core.api.bodies import invalid
 from core.frontend.pooling.results import ScoringRequestOutput
-from core.server.errors import ApiError, invalid
-from core.server.openai.generation import new_id
+from core.server.errors import ApiError
+from core.server.generation import new_id
 from core.server.pooling.protocol import RerankBody, ScoreBody
 from core.server.pooling.run import Encoded, PoolingCall, PoolingResponse, as_json, required_pooler, usage
 from core.server.state import ServerState

@@ -21,7 +21,7 @@ from core.frontend.pooling.results import (
     PoolingOutput,
     PoolingRequestOutput,
 )
-from core.server.openai.generation import new_id
+from core.server.generation import new_id
 from core.server.pooling.data import data_call
 from core.server.pooling.encoding import to_base64, to_bytes
 from core.server.pooling.inputs import prompts_of

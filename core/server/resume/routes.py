@@ -9,8 +9,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from core.api.bodies import invalid
 from core.server.answers import json_answer
-from core.server.errors import ApiError, invalid
+from core.server.errors import ApiError
 from core.server.resume.layer import ID_HEADER, deliver
 from core.server.resume.store import Stream, StreamStore
 from core.server.routes import Route

@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, processors
 
 from core.api.errors import ConfigError, RequestError
+from core.api.serving import ToolChoice
 from core.config.flags import add_option_flags, to_argv
 from core.config.load import load_options
 from core.config.parser import CoreParser
 from core.engine.messages import Add
 from core.engine.sampling import Grammar, SamplingParams
-from core.frontend.conversation import Conversation, ToolChoice, conversation_of
+from core.frontend.conversation import Conversation, conversation_of
 from core.frontend.overrides import options_with
 from core.frontend.prompts import Truncation
 from core.frontend.request import GenerationRequest, model_defaults, renamed, sampling_params, spelling

@@ -12,6 +12,8 @@ from typing import ClassVar
 import httpx
 import pytest
 import uvloop
+from core_plugin_anthropic.manifest import ANTHROPIC
+from core_plugin_anthropic.routes import AnthropicRoutes
 
 from core.api.errors import EngineError, RequestError
 from core.api.parsers import Reasoning, Text, ToolArguments, ToolEnd, ToolStart
@@ -26,6 +28,7 @@ from core.frontend.results import CompletionOutput, Logprob, RequestOutput
 from core.server.app import create_app
 from core.server.http import HttpServer
 from core.server.listen import bind
+from core.server.plugged import RouteTable
 
 FAULT = {"group": "core.schedulers", "name": "odd", "faults": 2, "last": "key() raised KeyError"}
 MODEL = "acme/tiny"
@@ -260,6 +263,21 @@ def make_options(*, tool_parser=None, max_waiting=64, max_num_seqs=16, **server)
     )
 
 
+def make_app(llm, options, **given):
+    """Return an application with the routes that are served wherever they are installed."""
+    table, plugin, owner = RouteTable(), AnthropicRoutes({}), "'anthropic' (core-plugin-anthropic)"
+    plugin.declare(table.registry("anthropic", owner, ANTHROPIC))
+    table.plugins.append((owner, plugin))
+    app = create_app(llm, options, plugged=table.routes, **given)
+    table.bind(app.state.core)
+    return app
+
+
+@pytest.fixture(scope="session")
+def app_of():
+    return make_app
+
+
 @pytest.fixture
 def options():
     return make_options
@@ -280,10 +298,8 @@ def build():
     """Make an application and return a client of it."""
 
     def make(llm, *, parser=None, reports=(), defaults=None, **options):
-        app = create_app(
-            llm, make_options(**options), parser=parser and AnswerParser(parser), reports=reports, defaults=defaults
-        )
-        return Api(app)
+        parser = parser and AnswerParser(parser)
+        return Api(make_app(llm, make_options(**options), parser=parser, reports=reports, defaults=defaults))
 
     return make
 
@@ -309,7 +325,7 @@ class Live:
 def serving(llm, **options) -> Iterator[Live]:
     settings = make_options(**options)
     listener = bind(settings.server)
-    app = create_app(llm, settings)
+    app = make_app(llm, settings)
     started = threading.Event()
     server = HttpServer(app, started.set, listener.tls and listener.tls.context, app.state.core.metrics.unheard)
     loops = []

@@ -11,7 +11,6 @@ import pytest
 
 from core.api.parsers import Text, ThinkingTags
 from core.frontend.answering.parsing import AnswerParser
-from core.server.app import create_app
 
 PATH = "/v1/messages"
 CACHED = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
@@ -78,9 +77,9 @@ class Thinker:
         return []
 
 
-def thinking_api(api_type, llm, options):
+def thinking_api(api_type, llm, options, app_of):
     parser = AnswerParser(lambda ctx: Thinker(), thinking=lambda ctx: ThinkingTags("</think>", "<think>", True))
-    return api_type(create_app(llm, options(), parser=parser))
+    return api_type(app_of(llm, options(), parser=parser))
 
 
 @pytest.mark.covers("API-01")
@@ -149,9 +148,9 @@ def test_what_cannot_be_done_is_refused_by_name(build, fake, change, named, path
 
 
 @pytest.mark.covers("REASON-01")
-def test_a_budget_is_honoured_where_the_thinking_is_known(api, options, fake):
+def test_a_budget_is_honoured_where_the_thinking_is_known(api, options, fake, app_of):
     llm = fake()
-    known = thinking_api(type(api), llm, options)
+    known = thinking_api(type(api), llm, options, app_of)
     answer = known.post(PATH, {**session(result("x")), "max_tokens": 50})
     assert "thinking.budget_tokens" not in answer.headers["x-core-ignored-fields"]
     params = llm.requests[0]["params"]

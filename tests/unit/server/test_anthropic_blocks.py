@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 
+from core_plugin_anthropic.blocks import BlockWriter, MessageFold
 from hypothesis import given
 from hypothesis import strategies as st
 
 from core.api.parsers import Reasoning, Text, ToolArguments, ToolEnd, ToolStart
-from core.server.anthropic.blocks import BlockWriter, MessageFold
 
 START = {"type": "message_start", "message": {"content": [], "usage": {}}}
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from core_plugin_anthropic.conversation import read_system, read_tools, read_turns
 
-from core.server.anthropic.conversation import read_system, read_tools, read_turns
-from core.server.errors import ApiError
+from core.api import RequestError
 
 
 def use(name="get_weather", identifier="toolu_1", **arguments):
@@ -99,7 +99,7 @@ def test_a_result_may_be_empty():
     ],
 )
 def test_the_block_at_fault_is_named(turn, param):
-    with pytest.raises(ApiError) as caught:
+    with pytest.raises(RequestError) as caught:
         read_turns([turn])
     assert caught.value.status == 400
     assert caught.value.param == param
@@ -124,6 +124,6 @@ def test_tools():
     ],
 )
 def test_the_tool_at_fault_is_named(tool, param):
-    with pytest.raises(ApiError) as caught:
+    with pytest.raises(RequestError) as caught:
         read_tools([tool])
     assert caught.value.param == param

@@ -7,7 +7,7 @@ import asyncio
 import httpx
 import pytest
 
-from core.api import RequestError, RouteResponse, RouteSpec
+from core.api import Dialect, RequestError, RouteResponse, RouteSpec
 from core.server.app import create_app
 from core.server.plugged import RouteTable
 
@@ -37,7 +37,7 @@ def serve(llm, options):
         registry = table.registry("bad", "'bad' (acme 1)", SPEC)
         plugin.declare(registry)
         if errors is not None:
-            registry.errors(errors)
+            registry.dialect(Dialect(errors))
         table.plugins.append(("'bad' (acme 1)", plugin))
         app = create_app(llm, options(), plugged=table.routes)
         table.bind(app.state.core)

@@ -8,7 +8,7 @@ import json
 import httpx
 import pytest
 
-from core.api import PluginError, RequestError, RouteResponse, RouteSpec
+from core.api import Dialect, PluginError, RequestError, RouteResponse, RouteSpec
 from core.frontend.answering.parsing import AnswerParser
 from core.server.app import create_app
 from core.server.claims import OWN, first_part
@@ -26,7 +26,7 @@ class Drop:
         self.seen = []
 
     def declare(self, registry):
-        registry.errors(lambda error: {"oh": error.message, "field": error.param, "status": error.status})
+        registry.dialect(Dialect(lambda error: {"oh": error.message, "field": error.param, "status": error.status}))
         registry.add("POST", "/api/whole", self.whole)
         registry.add("POST", "/api/stream", self.stream)
         registry.add("POST", "/api/complete", self.complete)
@@ -105,7 +105,7 @@ class Asked:
 @pytest.mark.parametrize(
     ("mount", "why"),
     [
-        ("/v1/extra", "/v1 is core's own"),
+        ("/v1", "/v1 is core's own"),
         ("/health", "/health is core's own"),
         ("/x/other", "/x is core's own"),
         ("/api/", "a mount is a plain path"),
@@ -152,10 +152,40 @@ def test_every_path_of_core_is_known_before_the_engine_starts(llm, options):
 
 def test_the_application_looks_again(llm, options):
     class Sly:
-        owner, method, methods, path, public = "'sly'", "GET", ("GET",), "/v1/sly", False
+        owner, method, methods, path, public, header = "'sly'", "GET", ("GET",), "/health", False, None
 
-    with pytest.raises(PluginError, match=r"CORE-P130 .*/v1 is core's own"):
+    with pytest.raises(PluginError, match=r"CORE-P130 .*/health is core's own"):
         create_app(llm, options(), plugged=[Sly()])
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses/{any}/cancel"])
+def test_apis_share_a_version_but_no_path(llm, options, path):
+    table = RouteTable()
+    registry = table.registry("other", "'other'", SPEC.replace(mounts=("/v1/chat", "/v1/responses")))
+    registry.add("POST", f"{path}/also", None)
+    assert f"{path}/also" in [route.path for route in create_app(llm, options(), plugged=table.routes).routes]
+    registry.add("POST", path, None)
+    with pytest.raises(PluginError, match=r"CORE-P130 .*core has this route"):
+        create_app(llm, options(), plugged=table.routes)
+
+
+def test_a_path_is_anothers_for_clients_that_send_a_header(llm, options):
+    async def theirs(request):
+        return RouteResponse(b"theirs" + request.path_params.get("model", "").encode())
+
+    table = RouteTable()
+    registry = table.registry("other", "'other'", SPEC)
+    for path in ("/v1/models/{model:path}", "/health", "/nobody"):
+        registry.add("GET", path, theirs, header="X-Other")
+    app = create_app(llm, options(), plugged=table.routes)
+
+    async def go():
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://t") as client:
+            paths = [f"/v1/models/{llm.model_name}", "/health", "/nobody"]
+            plain = [(await client.get(path)).status_code for path in paths]
+            return plain, [(await client.get(path, headers={"x-other": "1"})).text for path in paths]
+
+    assert asyncio.run(go()) == ([200, 200, 404], [f"theirs{llm.model_name}", "theirs", "theirs"])
 
 
 def test_an_asset_makes_room_only_where_it_says_so():
@@ -338,7 +368,7 @@ def test_a_client_that_goes_ends_its_generation(fake, drop, path):
 
 def test_abilities_and_facts(fake, drop, parser):
     client = drop(fake(), tool_parser="hermes").plugin.client
-    assert client.abilities == {"complete", "chat", "tools"}
+    assert client.abilities == {"complete", "chat", "tools", "switched_thinking"}
     assert client.facts == {} and client.created > 1.7e9
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from openai.types.responses import Response, ResponseStreamEvent
 
-from core.server.errors import ApiError
+from core.api import RequestError
 from core.server.openai.responses.conversation import to_messages
 from core.server.openai.responses.custom import CustomCallItem
 from core.server.openai.responses.items import parse_input
@@ -115,7 +115,7 @@ def test_choices_of_custom_tools():
     ],
 )
 def test_faults_are_named(fields, param):
-    with pytest.raises(ApiError) as refused:
+    with pytest.raises(RequestError) as refused:
         choose_tools([{**RUN, **fields}], None)
     assert refused.value.param == f"tools[0].{param}"
 

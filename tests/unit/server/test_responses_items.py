@@ -2,7 +2,7 @@
 
 import pytest
 
-from core.server.errors import ApiError
+from core.api import RequestError
 from core.server.openai.responses.conversation import to_messages
 from core.server.openai.responses.items import parse_input
 from core.server.openai.responses.tools import choose_tools
@@ -126,13 +126,13 @@ def test_ids_are_kept_or_made():
     ],
 )
 def test_what_cannot_be_read_is_refused_where_it_stands(item, param):
-    with pytest.raises(ApiError) as refused:
+    with pytest.raises(RequestError) as refused:
         parse_input([item])
     assert (refused.value.status, refused.value.param) == (400, param)
 
 
 def test_input_is_needed():
-    with pytest.raises(ApiError) as refused:
+    with pytest.raises(RequestError) as refused:
         parse_input(None)
     assert refused.value.param == "input"
 
@@ -184,14 +184,14 @@ def test_choices(choice, mode, name, offered):
     ],
 )
 def test_choices_that_are_none(choice, param):
-    with pytest.raises(ApiError) as refused:
+    with pytest.raises(RequestError) as refused:
         choose_tools([ADD], choice)
     assert refused.value.param == param
 
 
 @pytest.mark.parametrize("kind", ["mcp", "web_search", "file_search", "code_interpreter", "local_shell"])
 def test_tools_that_others_run_are_refused_with_a_sentence(kind):
-    with pytest.raises(ApiError) as refused:
+    with pytest.raises(RequestError) as refused:
         choose_tools([ADD, {"type": kind, "server_label": "x", "server_url": "http://x"}], None)
     assert (refused.value.param, refused.value.code) == ("tools[1].type", "unsupported_tool")
     assert kind in refused.value.message
@@ -211,6 +211,6 @@ def test_tools_that_others_run_are_refused_with_a_sentence(kind):
     ],
 )
 def test_functions_that_are_none(tool, param):
-    with pytest.raises(ApiError) as refused:
+    with pytest.raises(RequestError) as refused:
         choose_tools([tool], None)
     assert refused.value.param == param

@@ -11,7 +11,7 @@ from core.frontend.answering.reader import AnswerReader
 from core.frontend.prompts import prompt_ids
 from core.frontend.results import CompletionOutput, RequestOutput
 from core.server.errors import ApiError
-from core.server.openai.generation import Usage
+from core.server.generation import Usage
 from core.server.openai.responses.answer import Answer
 from core.server.openai.responses.composer import Composer
 from core.server.openai.responses.job import ResponseJob

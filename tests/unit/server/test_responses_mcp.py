@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from core.api import RemoteTool
+from core.api import RemoteTool, RequestError
 from core.server.errors import ApiError
 from core.server.openai.responses.conversation import to_messages
 from core.server.openai.responses.items import parse_input
@@ -91,7 +91,7 @@ def test_which_tools_are_listed(given, allowed):
     ],
 )
 def test_faults_are_named(fields, param):
-    with pytest.raises(ApiError) as refused:
+    with pytest.raises(RequestError) as refused:
         read(**fields)
     assert (refused.value.status, refused.value.param) == (400, f"tools[0].{param}")
 
@@ -169,10 +169,10 @@ def test_choices_among_both(choice, offered, mode, name):
 
 
 def test_choices_of_what_is_not_there():
-    with pytest.raises(ApiError) as early:
+    with pytest.raises(RequestError) as early:
         choose_tools([DOCS], {"type": "function", "name": "docs__add"}, SERVERS)
     assert early.value.param == "tool_choice.name"
-    with pytest.raises(ApiError) as late:
+    with pytest.raises(RequestError) as late:
         choose_tools([DOCS], {"type": "mcp", "server_label": "docs", "name": "x"}, SERVERS).with_lists({"docs": []})
     assert late.value.param == "tool_choice"
 
@@ -224,7 +224,7 @@ def test_approvals():
     assert refused[2]["content"] == "The user refused this call."
     check_approvals(parse_input([USER, REQUEST, yes]), ["docs"])
     for items, labels in (([USER, yes], ["docs"]), ([USER, REQUEST, yes], ["other"])):
-        with pytest.raises(ApiError):
+        with pytest.raises(RequestError):
             check_approvals(parse_input(items), labels)
 
 
@@ -247,6 +247,6 @@ def test_approvals():
     ],
 )
 def test_faults_of_items_are_named(item, param):
-    with pytest.raises(ApiError) as refused:
+    with pytest.raises(RequestError) as refused:
         parse_input([USER, item])
     assert refused.value.param == f"input[1].{param}"

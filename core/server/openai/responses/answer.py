@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from core.server.errors import ApiError
+from core.api.errors import RequestError
 from core.server.openai.responses.items import Item
 from core.server.openai.responses.output import Event
 
@@ -72,12 +72,11 @@ class Answer:
         if status == COMPLETED:
             self.completed = int(time.time())
 
-    def fail(self, error: ApiError, usage: dict[str, Any]) -> None:
+    def fail(self, error: RequestError, usage: dict[str, Any]) -> None:
         """Note what went wrong."""
         code = "invalid_prompt" if error.status in _CLIENT_ERRORS else "server_error"
-        said = error.body()["error"]
         self.status, self.usage = FAILED, usage
-        self.error = {"code": _ERROR_CODES.get(error.status, code), "message": said["message"]}
+        self.error = {"code": _ERROR_CODES.get(error.status, code), "message": error.message}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the object as it is now."""

@@ -8,10 +8,12 @@ from typing import Any
 
 from starlette.requests import Request
 
-from core.frontend.conversation import Conversation, ToolChoice
+from core.api.bodies import invalid
+from core.api.serving import ToolChoice
+from core.frontend.conversation import Conversation
 from core.frontend.request import GenerationRequest, spelling
 from core.server.caller import caller_of
-from core.server.errors import ApiError, invalid
+from core.server.errors import ApiError
 from core.server.openai.params import named_user
 from core.server.openai.responses.answer import COMPLETED, INCOMPLETE
 from core.server.openai.responses.conversation import to_messages

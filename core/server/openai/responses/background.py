@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 import orjson
 
+from core.api.serving import Outlet
 from core.server.errors import ApiError, as_api_error, log_unexpected
 from core.server.openai.responses.job import ResponseWork, encode
 from core.server.openai.responses.output import Event
 from core.server.openai.responses.store import Record, ResponseStore
-from core.server.outlet import Outlet, pour
+from core.server.outlet import pour
 from core.server.state import Lifecycle
 
 
@@ -45,10 +46,10 @@ class _Work:
                     self._log(batch)
         except asyncio.CancelledError:
             stopping = ApiError(503, "The server is shutting down.", code="draining")
-            self._log(job.failed(stopping) if self.lifecycle.stopped else job.cancelled())
+            self._log(job.failed(stopping.told()) if self.lifecycle.stopped else job.cancelled())
         except Exception as error:
             log_unexpected(error)
-            self._log(job.failed(as_api_error(error)))
+            self._log(job.failed(as_api_error(error).told()))
         self.store.settle(self.record)
 
     def _log(self, events: list[Event]) -> None:

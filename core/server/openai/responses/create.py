@@ -7,23 +7,22 @@ from collections.abc import Callable, Sequence
 from starlette.requests import Request
 from starlette.responses import Response
 
+from core.api.serving import Dialect
 from core.engine.sampling import SamplingParams
 from core.frontend.answering.reader import AnswerReader
 from core.frontend.request import GenerationRequest
 from core.frontend.results import CompletionOutput
 from core.server.answers import json_answer
-from core.server.dialect import Dialect
+from core.server.dialect import error_object
 from core.server.entry import open_chat, render_alone
-from core.server.errors import ApiError
 from core.server.openai.logprobs import ShownTokens, chat_logprobs
 from core.server.openai.params import interval, tokens_as_ids
-from core.server.openai.rendering import rendered
 from core.server.openai.responses import background
 from core.server.openai.responses.answer import Answer
 from core.server.openai.responses.ask import Asked, read_asked
 from core.server.openai.responses.composer import Composer
 from core.server.openai.responses.items import new_id
-from core.server.openai.responses.job import ResponseJob, ResponseWork, StreamDialect
+from core.server.openai.responses.job import ResponseJob, ResponseWork, stream_dialect
 from core.server.openai.responses.mcp.job import RemoteJob, all_lists
 from core.server.openai.responses.mcp.turns import Turns
 from core.server.openai.responses.output import Score
@@ -32,6 +31,7 @@ from core.server.openai.responses.protocol import ResponsesBody
 from core.server.openai.responses.store import Record, ResponseStore
 from core.server.openai.responses.truncate import fitted
 from core.server.remote.sessions import RemoteSessions
+from core.server.rendered import rendered
 from core.server.state import ServerState
 from core.server.streaming import JobResponse
 
@@ -49,8 +49,7 @@ async def create(state: ServerState, request: Request) -> Response:
         return JobResponse(state.lifecycle, followed, stream=stream, headers=asked.headers, dialect=SILENT)
     if asked.kept:
         job.on_end = lambda: _keep(state.responses, record)
-    dialect = StreamDialect(body=ApiError.body, job=job)
-    return JobResponse(state.lifecycle, job, stream=stream, headers=asked.headers, dialect=dialect)
+    return JobResponse(state.lifecycle, job, stream=stream, headers=asked.headers, dialect=stream_dialect(job))
 
 
 async def count_tokens(state: ServerState, request: Request) -> Response:
@@ -142,5 +141,5 @@ def _scores(
     return lambda sequence: chat_logprobs(sequence.token_ids, sequence.logprobs or (), tokens, top)
 
 
-SILENT = Dialect(body=ApiError.body)
+SILENT = Dialect(error_object)
 """How streams of the past end: their last event is the response's own."""

@@ -9,7 +9,8 @@ from typing import Any
 
 import orjson
 
-from core.server.errors import ApiError, invalid
+from core.api.bodies import invalid
+from core.server.errors import ApiError
 from core.server.openai.responses.output import INCOMPLETE, Event, added_event, done_event
 
 Item = dict[str, Any]

@@ -6,8 +6,8 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from core.server.errors import ApiError, invalid
-from core.server.fields import MAX_NAME, name_field, optional_text, text_field
+from core.api.bodies import MAX_NAME, invalid, name_field, optional_text, text_field
+from core.server.errors import ApiError
 from core.server.openai.responses.mcp import items as mcp
 
 Item = dict[str, Any]

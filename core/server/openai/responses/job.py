@@ -10,11 +10,12 @@ from typing import Any, Protocol
 
 import orjson
 
+from core.api.errors import RequestError
+from core.api.serving import Dialect, Outlet, Usage
 from core.frontend.answering.reader import AnswerReader
 from core.frontend.results import CompletionOutput, RequestOutput
-from core.server.dialect import Dialect
-from core.server.errors import ApiError
-from core.server.openai.generation import More, Take, Usage
+from core.server.dialect import error_object
+from core.server.generation import More, Take
 from core.server.openai.responses.answer import (
     CANCELLED,
     COMPLETED,
@@ -26,7 +27,6 @@ from core.server.openai.responses.answer import (
 )
 from core.server.openai.responses.composer import Composer
 from core.server.openai.responses.output import Event, Score
-from core.server.outlet import Outlet
 
 OUT_OF_TOKENS = "max_output_tokens"
 
@@ -94,7 +94,7 @@ class ResponseWork(ABC):
         self.answer.status = QUEUED
         return self._numbered([self._lifecycle("created"), self._lifecycle(QUEUED)])
 
-    def failed(self, error: ApiError) -> list[Event]:
+    def failed(self, error: RequestError) -> list[Event]:
         """Return the events of an answer that broke off; none if it has ended."""
         if self.answer.ended:
             return []
@@ -210,22 +210,14 @@ class ResponseJob(ResponseWork):
         return [] if self._number and self.answer.status == IN_PROGRESS else self._started()
 
 
-@dataclass(frozen=True, slots=True)
-class StreamDialect(Dialect):
-    """Says in a stream, by events of the API, that its response failed; there is no `[DONE]`.
+def stream_dialect(job: ResponseWork) -> Dialect:
+    """Return how a stream says, by events of the API, that its response failed; there is no `[DONE]`."""
 
-    Attributes:
-        job: Whose stream it is.
-    """
+    def failed(error: RequestError) -> bytes:
+        job.answer.stored = False  # only responses that have ended by themselves are kept
+        return encoded(job.failed(error))
 
-    job: ResponseWork | None = None
-
-    def failed(self, error: ApiError) -> bytes:
-        """Return the last events."""
-        if self.job is None:
-            return b""
-        self.job.answer.stored = False  # only responses that have ended by themselves are kept
-        return encoded(self.job.failed(error))
+    return Dialect(error_object, failed=failed)
 
 
 def encode(event: Event) -> bytes:

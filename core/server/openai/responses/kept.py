@@ -8,8 +8,9 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from core.api.bodies import invalid
 from core.server.answers import json_answer
-from core.server.errors import ApiError, invalid
+from core.server.errors import ApiError
 from core.server.openai.responses import background
 from core.server.openai.responses.create import SILENT
 from core.server.openai.responses.items import Item

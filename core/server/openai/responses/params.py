@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from core.api.bodies import invalid
 from core.engine.participants.grammars import Grammar
 from core.engine.sampling import SamplingParams
 from core.frontend.answering.parsing import thinking_switches
 from core.frontend.request import sampling_params
-from core.server.errors import invalid
 from core.server.openai.params import SAME_NAME
 from core.server.openai.responses.protocol import ResponsesBody, TextFormat
 from core.server.openai.responses.tools import Tools

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from core.server.body import MAX_MESSAGES, MAX_TOOLS, Body, Part, few, up_to
+from core.api.bodies import MAX_MESSAGES, MAX_TOOLS, Body, BodyPart, few, up_to
 from core.server.openai.protocol import SharedFields
 
 MAX_METADATA = 16
@@ -48,7 +48,7 @@ _REFUSED: Mapping[str, str] = MappingProxyType(
 )
 
 
-class ReasoningOptions(Part):
+class ReasoningOptions(BodyPart):
     """How much the model thinks; told to the chat template. Summaries are not made: the thinking itself is sent."""
 
     effort: Effort | None = None
@@ -56,7 +56,7 @@ class ReasoningOptions(Part):
     generate_summary: Summary | None = None
 
 
-class TextFormat(Part):
+class TextFormat(BodyPart):
     """What the answer's text must look like."""
 
     type: Literal["text", "json_object", "json_schema"]
@@ -66,14 +66,14 @@ class TextFormat(Part):
     strict: bool | None = None
 
 
-class TextOptions(Part):
+class TextOptions(BodyPart):
     """The `text` field."""
 
     format: TextFormat | None = None
     verbosity: Literal["low", "medium", "high"] | None = None
 
 
-class StreamOptions(Part):
+class StreamOptions(BodyPart):
     """Accepted; events are never padded."""
 
     include_obfuscation: bool | None = None

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from core.frontend.conversation import AUTO, ToolChoice
-from core.server.errors import ApiError, invalid
-from core.server.fields import name_field, optional_text
+from core.api.bodies import invalid, name_field, optional_text
+from core.api.errors import RequestError
+from core.api.serving import AUTO, ToolChoice
 from core.server.openai.responses import custom
 from core.server.openai.responses.items import new_id
 from core.server.openai.responses.mcp.offers import Offer, make_offers
@@ -126,11 +126,11 @@ def _function(tool: Mapping[str, Any], where: str) -> Tool:
     return {key: tool.get(key) for key in ("type", "name", "description", "parameters", "strict")}
 
 
-def _refusal(kind: Any, where: str) -> ApiError:
+def _refusal(kind: Any, where: str) -> RequestError:
     if not isinstance(kind, str):
         return invalid(f"{where}.type", "must name a kind of tool")
     message = f"{where}: {_BUILT_IN} (type '{kind[:64]}')."
-    return ApiError(400, message, param=f"{where}.type", code="unsupported_tool")
+    return RequestError(message, param=f"{where}.type", code="unsupported_tool")
 
 
 def _chat_form(tool: Tool) -> Tool:

@@ -51,16 +51,19 @@ def routes_are_declared(subject: Subject) -> None:
 
 
 def errors_have_the_declared_form(subject: Subject) -> None:
-    """What it says to errors, if it says them in its own way, is JSON, has the message, and never fails."""
+    """What it says to errors in its own way is JSON with the message and has an error's status; it never fails."""
     for options in every_options(subject):
         table = declared(subject, subject.impl()(dict(options)))
-        for _, write in set(table.errors.values()):
+        for dialect in {dialect for _, dialect in table.dialects.values()}:
             for error in _ERRORS:
                 try:
-                    told = json.dumps(dict(write(error)), allow_nan=False, ensure_ascii=False)
+                    told = json.dumps(dict(dialect.body(error)), allow_nan=False, ensure_ascii=False)
+                    status, last = dialect.status(error), b"" if dialect.failed is None else dialect.failed(error)
                 except Exception as wrong:
                     raise Failed(f"its error form fails for {error!r}: {type(wrong).__name__}: {wrong}") from wrong
                 require(error.message in told, f"its error form leaves out the message: {told[:200]}")
+                require(400 <= status < 600, f"its status of {error!r} is {status}, which is no error's")
+                require(isinstance(last, bytes), f"it ends a stream that broke off with a {type(last).__name__}")
 
 
 def no_route_hides_another(subject: Subject) -> None:

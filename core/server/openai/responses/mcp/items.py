@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from core.server.errors import ApiError, invalid
-from core.server.fields import name_field, optional_text
+from core.api.bodies import invalid, name_field, optional_text
+from core.server.errors import ApiError
 
 Item = dict[str, Any]
 

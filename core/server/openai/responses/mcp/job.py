@@ -8,8 +8,8 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
 
+from core.api.serving import AUTO, ToolChoice
 from core.api.tool_servers import ToolServerError
-from core.frontend.conversation import AUTO, ToolChoice
 from core.server.entry import OpenChat
 from core.server.errors import ApiError
 from core.server.openai.responses.ask import Asked

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from core.server.errors import ApiError, invalid
-from core.server.fields import optional_text
+from core.api.bodies import invalid, optional_text
+from core.server.errors import ApiError
 from core.server.remote.servers import LABEL, Endpoint, RemoteServers, check_headers
 
 Item = dict[str, Any]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from core.api.serving import Usage
 from core.engine.sampling import SamplingParams
 from core.frontend.request import GenerationRequest
 from core.server.entry import OpenChat, as_asked, open_chat
-from core.server.openai.generation import Generation, Usage
+from core.server.generation import Generation
 from core.server.openai.responses.truncate import fitted
 from core.server.state import ServerState
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from core.api import RequestError
+from core.api import Dialect, RequestError
 from core.api.routes import EngineClient, RouteRegistry, RouteRequest, RouteResponse
 from core_plugin_generate.llamacpp import LlamaCpp, said
 from core_plugin_generate.sglang import SGLang
@@ -19,7 +19,7 @@ class GenerateRoutes:
 
     def declare(self, registry: RouteRegistry) -> None:
         """Declare the routes."""
-        registry.errors(lambda error: {"error": said(error)})
+        registry.dialect(Dialect(lambda error: {"error": said(error)}))
         registry.add("POST", "/generate", self.generate, summary="SGLang's generation")
         for path in ("/get_model_info", "/model_info"):
             registry.add("GET", path, self.model_info, summary="SGLang's description of the model")

@@ -8,7 +8,7 @@ from contextlib import aclosing
 from time import perf_counter
 from typing import Any, TypeVar
 
-from core.api import RequestError
+from core.api import Dialect, RequestError
 from core.api.routes import EngineClient, RouteRegistry, RouteRequest, RouteResponse
 from core_plugin_ollama.bodies import (
     ChatBody,
@@ -39,7 +39,7 @@ class OllamaRoutes:
 
     def declare(self, registry: RouteRegistry) -> None:
         """Declare the routes."""
-        registry.errors(lambda error: {"error": error.message})
+        registry.dialect(Dialect(lambda error: {"error": error.message}))
         registry.asset("/", b"Ollama is running", "text/plain; charset=utf-8", optional=True)
         for path, endpoint in (
             ("chat", self.chat),

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from core.server.dialect import Dialect
-from core.server.errors import ApiError, scrub
+from core.api import Dialect, RequestError
 
 OVERLOADED = 529
 _TYPES = {
@@ -21,19 +20,18 @@ _TYPES = {
 }
 
 
-def status(error: ApiError) -> int:
+def status(error: RequestError) -> int:
     """Return the HTTP status: what others call unavailable is overloaded here, and clients try again."""
     return OVERLOADED if error.status == 503 else error.status
 
 
-def body(error: ApiError) -> dict[str, Any]:
+def body(error: RequestError) -> dict[str, Any]:
     """Return Anthropic's error object."""
-    code = status(error)
+    code, message = status(error), error.message
     kind = _TYPES.get(code, "invalid_request_error" if code < 500 else "api_error")
-    message = scrub(error.message)
     if error.param is not None and error.param not in message:
         message = f"{error.param}: {message}"
     return {"type": "error", "error": {"type": kind, "message": message}}
 
 
-ANTHROPIC = Dialect(body, status)
+DIALECT = Dialect(body, status)

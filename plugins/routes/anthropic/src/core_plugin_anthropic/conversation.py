@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from core.server.errors import ApiError, invalid
-from core.server.fields import name_field, optional_text, text_field
+from core.api import RequestError
+from core.api.bodies import invalid, name_field, optional_text, text_field
 
 ROLES = ("user", "assistant", "system")
 
@@ -23,7 +23,7 @@ def read_turns(turns: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the turns as chat messages: calls and thinking inside the assistant's, a message per tool result.
 
     Raises:
-        ApiError: 400 naming the block at fault.
+        RequestError: Names the block at fault.
     """
     reader = TurnReader()
     for index, turn in enumerate(turns):
@@ -32,7 +32,7 @@ def read_turns(turns: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def read_tools(tools: Sequence[Mapping[str, Any]] | None) -> list[dict[str, Any]]:
-    """Return the tools in the form that chat templates know. Raises `ApiError` 400 for tools that a server runs."""
+    """Return the tools in the form that chat templates know. Raises `RequestError` for tools that a server runs."""
     return [_tool(tool, f"tools[{index}]") for index, tool in enumerate(tools or ())]
 
 
@@ -108,7 +108,7 @@ class TurnReader:
         identifier = text_field(block, "tool_use_id", where)
         if identifier not in self._called:
             message = f"{where}.tool_use_id: no earlier tool_use block has the id '{identifier[:80]}'."
-            raise ApiError(400, message, param=f"{where}.tool_use_id")
+            raise RequestError(message, param=f"{where}.tool_use_id")
         content = block.get("content")
         text = content if isinstance(content, str) else _texts(content or (), f"{where}.content")
         if block.get("is_error") is True:
@@ -122,7 +122,7 @@ def _tool(tool: Mapping[str, Any], where: str) -> dict[str, Any]:
         message = (
             f"{where}.type: '{str(kind)[:64]}' is a tool that the provider runs; this server offers custom tools only."
         )
-        raise ApiError(400, message, param=f"{where}.type", code="unsupported_parameter")
+        raise RequestError(message, param=f"{where}.type", code="unsupported_parameter")
     name, schema = name_field(tool, "name", where), tool.get("input_schema")
     if not isinstance(schema, dict):
         raise invalid(f"{where}.input_schema", "must be an object")
@@ -167,9 +167,9 @@ def _document(block: Mapping[str, Any], where: str) -> str:
     return "\n".join([*head, text])
 
 
-def _unread(what: str, where: str) -> ApiError:
+def _unread(what: str, where: str) -> RequestError:
     message = f"{where}: this model reads no {what} here."
-    return ApiError(400, message, param=where, code="unsupported_content")
+    return RequestError(message, param=where, code="unsupported_content")
 
 
 def _kind(block: Any, where: str) -> str:

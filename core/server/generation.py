@@ -7,8 +7,8 @@ import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
+from core.api.serving import Usage
 from core.engine.sampling import SamplingParams
 from core.frontend.gather import GatheredFeed
 from core.frontend.output_stream import OutputFeed
@@ -16,7 +16,7 @@ from core.frontend.request import GenerationRequest
 from core.frontend.results import CompletionOutput, RequestOutput
 from core.server.account import note_tokens
 from core.server.errors import ApiError
-from core.server.openai.merging import merge
+from core.server.merging import merge
 from core.server.refusals import GRAMMAR
 from core.server.state import ServerState
 
@@ -29,24 +29,6 @@ More = Callable[[], Awaitable[bool]]
 GRAMMAR_TOO_BIG = "CORE-E162"
 _ASKED_TOO_MUCH = ("CORE-E122", GRAMMAR_TOO_BIG)
 """Beginnings of errors that a request brought upon itself: nothing is left to sample, its grammar is too big."""
-
-
-@dataclass(slots=True)
-class Usage:
-    """Tokens of one API request."""
-
-    prompt: int = 0
-    completion: int = 0
-    cached: int = 0
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return OpenAI's usage object."""
-        return {
-            "prompt_tokens": self.prompt,
-            "completion_tokens": self.completion,
-            "total_tokens": self.prompt + self.completion,
-            "prompt_tokens_details": {"cached_tokens": self.cached},
-        }
 
 
 @dataclass(slots=True)

@@ -8,8 +8,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from core.engine.sampling import MAX_STOPS
-from core.server.body import MAX_MESSAGES, MAX_TOOLS, Body, Part, Priority, Salt, up_to
+from core.api.bodies import MAX_MESSAGES, MAX_TOOLS, Body, BodyPart, Priority, Salt, up_to
+from core.api.sampling import MAX_STOPS
 
 _REFUSED: Mapping[str, str] = MappingProxyType(
     {
@@ -19,7 +19,7 @@ _REFUSED: Mapping[str, str] = MappingProxyType(
 )
 
 
-class ToolChoice(Part):
+class ToolChoice(BodyPart):
     """Whether the model must call a tool."""
 
     type: Literal["auto", "any", "tool", "none"]
@@ -27,7 +27,7 @@ class ToolChoice(Part):
     disable_parallel_tool_use: bool | None = None
 
 
-class Thinking(Part):
+class Thinking(BodyPart):
     """Whether the model thinks before it answers, and whether that is shown."""
 
     type: Literal["enabled", "adaptive", "between_tools", "disabled"]
@@ -35,14 +35,14 @@ class Thinking(Part):
     display: Literal["summarized", "omitted"] | None = None
 
 
-class OutputFormat(Part):
+class OutputFormat(BodyPart):
     """The JSON schema that the text must fit."""
 
     type: Literal["json_schema"]
     json_schema: Annotated[dict[str, Any], Field(alias="schema")]
 
 
-class OutputConfig(Part):
+class OutputConfig(BodyPart):
     """How much effort the answer is worth, and its format."""
 
     effort: Literal["low", "medium", "high", "xhigh", "max"] | None = None
@@ -65,7 +65,7 @@ class PromptBody(Body):
     chat_template_kwargs: dict[str, Any] | None = None
 
 
-class Metadata(Part):
+class Metadata(BodyPart):
     """What is known of the request: the end user's id."""
 
     user_id: str | None = None

@@ -1,0 +1,103 @@
+"""Bodies of HTTP requests as pydantic models: typed fields, bounds that end a check early, fields that are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_core import PydanticCustomError
+
+from core.api.errors import RequestError
+
+MAX_MESSAGES = 16384
+"""Most messages, and blocks of a message, of one conversation."""
+
+MAX_TOOLS = 128
+"""Most tools of one request."""
+
+MAX_NAME = 256
+"""Most characters of a name or an id."""
+
+Priority = Annotated[int, Field(ge=-(2**31), le=2**31 - 1)]
+Salt = Annotated[str, Field(min_length=1, max_length=256)]
+
+
+def up_to(most: int, least: int = 0) -> Any:
+    """Return the bounds of a list: they, or the first member that is wrong, end the check."""
+    return Field(min_length=least, max_length=most, fail_fast=True)
+
+
+def few(most: int) -> BeforeValidator:
+    """Return the bound of an object, which holds before its members are looked at."""
+
+    def check(value: Any) -> Any:
+        if isinstance(value, dict) and len(value) > most:
+            raise PydanticCustomError(
+                "too_long",
+                "Object should have at most {most} members, not {found}",
+                {"most": most, "found": len(value)},
+            )
+        return value
+
+    return BeforeValidator(check)
+
+
+class BodyPart(BaseModel):
+    """An object inside a body: unknown fields are let through, wrong types refused."""
+
+    model_config = ConfigDict(strict=True, extra="ignore", hide_input_in_errors=True)
+
+
+class Body(BodyPart):
+    """A request body: unknown fields are let through and reported, wrong types refused, null means not given.
+
+    Attributes:
+        refused: Fields that would change the answer if they were ignored, and what to say about each.
+    """
+
+    refused: ClassVar[Mapping[str, str]] = {}
+
+    model: str | None = None
+
+    @classmethod
+    def refuse_unsupported(cls, fields: Mapping[str, Any]) -> None:
+        """Refuse fields that ask for something the server cannot do. Raises `RequestError`."""
+        for name in cls.refused.keys() & fields.keys():
+            if not cls.harmless(name, fields):
+                raise RequestError(f"{name}: {cls.refused[name]}.", param=name, code="unsupported_parameter")
+
+    @classmethod
+    def harmless(cls, name: str, fields: Mapping[str, Any]) -> bool:
+        """Whether a refused field asks for nothing, as it was sent."""
+        return not fields[name]
+
+
+def invalid(param: str, why: str, *, code: str | None = None) -> RequestError:
+    """Return the refusal of a field; `why` goes on where its name ends, without a full stop."""
+    return RequestError(f"{param} {why}.", param=param, code=code)
+
+
+# Fields of objects inside a body that no model describes: given are the object, the field's name, and where in the body
+# the object stands. All raise `RequestError`, naming the field at fault.
+
+
+def text_field(item: Mapping[str, Any], field: str, where: str) -> str:
+    """Return a text that must be there."""
+    value = item.get(field)
+    if not isinstance(value, str):
+        raise invalid(f"{where}.{field}", "must be a text")
+    return value
+
+
+def optional_text(item: Mapping[str, Any], field: str, where: str) -> str | None:
+    """Return a text, or None where there is none."""
+    return None if item.get(field) is None else text_field(item, field, where)
+
+
+def name_field(item: Mapping[str, Any], field: str, where: str) -> str:
+    """Return a name or an id: a short text that is not empty."""
+    value = item.get(field)
+    if not isinstance(value, str) or not 0 < len(value) <= MAX_NAME:
+        raise invalid(f"{where}.{field}", f"must be a text of 1 to {MAX_NAME} characters")
+    return value

@@ -1,0 +1,210 @@
+"""Serving: how a route plugin has the running engine generate, and how its answer goes out. Provisional.
+
+A request goes in as data, what the model says comes out as events, and bytes leave through an outlet: in the turn in
+which a step's result comes, without a task that has to be woken. OpenAI's shapes of messages and tools are the common
+form of conversations, because chat templates are written for them; an API with another form translates its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+if TYPE_CHECKING:
+    from core.api.errors import RequestError
+    from core.api.parsers import ParseEvent
+
+
+@dataclass(frozen=True, slots=True)
+class ToolChoice:
+    """Whether the model may, must or must not call; `name` is the function of mode `function`."""
+
+    mode: Literal["auto", "none", "required", "function"] = "auto"
+    name: str | None = None
+
+    @property
+    def demands(self) -> bool:
+        """Whether the model must call."""
+        return self.mode in ("required", "function")
+
+
+AUTO = ToolChoice()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatRequest:
+    """A conversation and how it is answered.
+
+    Attributes:
+        messages: OpenAI's messages.
+        tools: OpenAI's tools.
+        tool_choice: Which tools may, or must, be called.
+        parallel_tool_calls: Whether an answer may hold more than one call.
+        continued: The answer goes on with the last message.
+        thinking: Whether the model thinks before it answers; None leaves that to its template.
+        template_args: Further variables that the chat template reads.
+        sampling: Sampling parameters by the names of `core.SamplingParams`; None is not said, and the server's defaults
+            hold then.
+        schema: JSON schema that the text must fit.
+        fitted: A limit of tokens above what the model's length leaves is lowered to that, instead of refused.
+        priority: Smaller runs earlier, under a policy that looks at it.
+        cache_salt: Requests share cached prefixes only under the same salt.
+        user: Whom the body names as its user.
+        names: Field of a rule -> the API's own field, for errors: of this class, and those of `sampling`.
+    """
+
+    messages: Sequence[Mapping[str, Any]]
+    tools: Sequence[Mapping[str, Any]] = ()
+    tool_choice: ToolChoice = AUTO
+    parallel_tool_calls: bool = True
+    continued: bool = False
+    thinking: bool | None = None
+    template_args: Mapping[str, Any] = field(default_factory=dict)
+    sampling: Mapping[str, Any] = field(default_factory=dict)
+    schema: Mapping[str, Any] | None = None
+    fitted: bool = False
+    priority: int = 0
+    cache_salt: str | None = None
+    user: str | None = None
+    names: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Usage:
+    """Tokens of one answer.
+
+    Attributes:
+        prompt: Of the prompts.
+        completion: That were generated.
+        cached: Of the prompts', those that came from the prefix cache.
+    """
+
+    prompt: int = 0
+    completion: int = 0
+    cached: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """Why a sequence ended.
+
+    Attributes:
+        reason: `stop`, `length`, or `abort`: an operator ended it.
+        stop: The stop text or the stop token that ended it, if one did.
+    """
+
+    reason: str
+    stop: str | int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """What one step brought of one sequence.
+
+    Attributes:
+        index: Which of the request's sequences.
+        events: What the model said, as the output parser read it; text is `Text`.
+        token_ids: The tokens of it.
+        finish: Why it ended; None while it runs.
+    """
+
+    index: int
+    events: Sequence[ParseEvent]
+    token_ids: Sequence[int]
+    finish: Finish | None = None
+
+
+Take = Callable[[Sequence[Delta]], bool]
+"""Takes what a step brought; False: `More` is asked before the next."""
+
+More = Callable[[], Awaitable[bool]]
+"""Returns once there is room for more; False: nothing more is wanted."""
+
+
+class Answer(Protocol):
+    """The answer to a request, which has been checked and rendered; nothing is sent to the engine before `run`.
+
+    Attributes:
+        id: Its name: the prefix that it was opened with, and what makes it unique.
+        usage: Grows while it runs.
+        fitted: Its limit of tokens was lowered to what the model's length leaves.
+    """
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def usage(self) -> Usage: ...
+
+    @property
+    def fitted(self) -> bool: ...
+
+    async def run(self, take: Take, more: More | None = None) -> None:
+        """Generate, and give everything to `take` in the turn in which it comes; cancelling it ends the generation.
+
+        Args:
+            more: Asked when `take` has returned False; None: nothing more is wanted then, and the generation ends.
+
+        Raises:
+            RequestError: The generation failed, with whose fault it is as its status; what `take` and `more` raise.
+        """
+        ...
+
+
+class Outlet(Protocol):
+    """Takes the bytes of a stream."""
+
+    def put(self, data: bytes) -> bool:
+        """Take data; False: `room` has to be awaited before the next."""
+        ...
+
+    async def room(self) -> None:
+        """Send what was kept, and return once there is room for more."""
+        ...
+
+
+class Job(Protocol):
+    """Work whose result can be had at once or bit by bit."""
+
+    async def collect(self) -> bytes:
+        """Do all of it and return the JSON answer."""
+        ...
+
+    async def stream(self, outlet: Outlet) -> None:
+        """Put encoded server-sent events into an outlet as they come, but for what the dialect puts at the end."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An endpoint's answer that is generated: core runs the job, until it ends, its client goes, or the server stops.
+
+    Errors before the first byte become an HTTP status, later ones the end of the stream, in the route's dialect.
+
+    Attributes:
+        stream: As server-sent events, instead of as one JSON object.
+        headers: Further headers.
+    """
+
+    job: Job
+    stream: bool = False
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How an API says errors, and how its streams end.
+
+    Attributes:
+        body: Returns the JSON object of an error.
+        status: Returns its HTTP status.
+        end: What a stream ends with, after an error too.
+        failed: Returns what a stream that broke off ends with, before `end`; None: an event `error` with the object.
+    """
+
+    body: Callable[[RequestError], Mapping[str, Any]]
+    status: Callable[[RequestError], int] = attrgetter("status")
+    end: bytes = b""
+    failed: Callable[[RequestError], bytes] | None = None

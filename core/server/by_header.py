@@ -1,0 +1,47 @@
+"""Routes of plugins for the clients that send a header, on paths that answer everybody else in another way."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from core.server.plugged import PluggedRoute
+from core.server.plugged_answer import PluggedEndpoint
+from core.server.state import ServerState
+
+Answer = Callable[[Request], Awaitable[Response]]
+
+
+class ByHeader:
+    """Chooses between a path's own endpoint and those of plugins for clients of other APIs."""
+
+    def __init__(self, state: ServerState, routes: Iterable[PluggedRoute]) -> None:
+        self._routes = {route: PluggedEndpoint(route, state) for route in routes if route.header is not None}
+        self._met: set[PluggedRoute] = set()
+
+    def around(self, path: str, methods: Sequence[str], own: Answer) -> Answer:
+        """Return an endpoint that answers those who send a plugin's header as the plugin does, and others as `own`."""
+        theirs = [(str(route.header), answer) for route, answer in self._routes.items() if route.answers(path, methods)]
+        self._met.update(route for route in self._routes if route.answers(path, methods))
+        if not theirs:
+            return own
+
+        async def endpoint(request: Request) -> Response:
+            for header, answer in theirs:
+                if header in request.headers:
+                    return await answer(request)
+            return await own(request)
+
+        return endpoint
+
+    def alone(self) -> list[PluggedRoute]:
+        """Return the routes whose paths nobody else has: to others they do not exist."""
+        return [route for route in self._routes if route not in self._met]
+
+
+async def nothing(request: Request) -> Response:
+    """Say that there is no such route."""
+    raise HTTPException(404)
