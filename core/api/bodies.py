@@ -54,6 +54,7 @@ class Body(BodyPart):
 
     Attributes:
         refused: Fields that would change the answer if they were ignored, and what to say about each.
+        model: Name of the model that is asked.
     """
 
     refused: ClassVar[Mapping[str, str]] = {}

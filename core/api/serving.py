@@ -19,7 +19,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ToolChoice:
-    """Whether the model may, must or must not call; `name` is the function of mode `function`."""
+    """Whether the model may, must or must not call.
+
+    Attributes:
+        mode: `auto`: it may; `none`: it must not; `required`: it must call some tool; `function`: that of `name`.
+        name: The function that mode `function` demands.
+    """
 
     mode: Literal["auto", "none", "required", "function"] = "auto"
     name: str | None = None
@@ -184,6 +189,7 @@ class Reply:
     Errors before the first byte become an HTTP status, later ones the end of the stream, in the route's dialect.
 
     Attributes:
+        job: What makes the answer.
         stream: As server-sent events, instead of as one JSON object.
         headers: Further headers.
     """

@@ -9,6 +9,8 @@ from collections import Counter
 import httpx
 import numpy as np
 import pytest
+from core_plugin_anthropic.manifest import ANTHROPIC
+from core_plugin_anthropic.routes import AnthropicRoutes
 
 from core import SamplingParams
 from core.config.resolved import Options
@@ -17,7 +19,7 @@ from core.frontend.async_llm import AsyncLLM
 from core.frontend.conversation import Conversation
 from core.frontend.outputs import OutputProcessor
 from core.frontend.request import GenerationRequest
-from core.server.app import create_app
+from core.testing.served import served_app
 
 USER = {"role": "user", "content": "hello end"}
 BODIES = {
@@ -62,7 +64,7 @@ def counts(monkeypatch):
 def asked(llm, path, body):
     """Return the answer to a body by the server's own application."""
     options = Options.model_validate({"model": {"model": "tiny"}})
-    transport = httpx.ASGITransport(create_app(llm, options))
+    transport = httpx.ASGITransport(served_app(llm, options, {ANTHROPIC: AnthropicRoutes({})}))
 
     async def ask():
         async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:

@@ -7,13 +7,15 @@ import json
 from collections import Counter
 
 import pytest
+from core_plugin_anthropic.manifest import ANTHROPIC
+from core_plugin_anthropic.routes import AnthropicRoutes
 
 from core.config.resolved import Options
 from core.frontend.output_stream import OutputStream
-from core.server.app import create_app
 from core.server.http import HttpServer
 from core.server.listen import bind
 from core.server.wire import Wire
+from core.testing.served import served_app
 
 TOKENS, STREAMS = 10, 4
 CASES = {
@@ -61,7 +63,7 @@ async def answers(online, path, count):
     listener = bind(options.server)
     started = asyncio.Event()
     body = {**CASES[path], "model": llm.model_name}
-    server = HttpServer(create_app(llm, options), started.set)
+    server = HttpServer(served_app(llm, options, {ANTHROPIC: AnthropicRoutes({})}), started.set)
     serving = asyncio.create_task(server.serve(sockets=[listener.socket]))
     try:
         await started.wait()

@@ -138,7 +138,7 @@ def starts_a_front_end(plugins, monkeypatch):
 def starts_routes(plugins, monkeypatch):
     monkeypatch.setattr("core.server.plugged_client.ServedClient", lambda state: None)
     table = RouteTable.declare(plugins)
-    table.bind(SimpleNamespace(mounted_dialects={}))
+    table.bind(SimpleNamespace(mounted_dialects={}, client_dialects={}))
 
 
 @pytest.mark.parametrize(

@@ -25,10 +25,9 @@ from core.frontend.output_stream import IteratedFeed
 from core.frontend.prompts import prompt_ids, split_prompt
 from core.frontend.request import spelling
 from core.frontend.results import CompletionOutput, Logprob, RequestOutput
-from core.server.app import create_app
 from core.server.http import HttpServer
 from core.server.listen import bind
-from core.server.plugged import RouteTable
+from core.testing.served import served_app
 
 FAULT = {"group": "core.schedulers", "name": "odd", "faults": 2, "last": "key() raised KeyError"}
 MODEL = "acme/tiny"
@@ -265,12 +264,7 @@ def make_options(*, tool_parser=None, max_waiting=64, max_num_seqs=16, **server)
 
 def make_app(llm, options, **given):
     """Return an application with the routes that are served wherever they are installed."""
-    table, plugin, owner = RouteTable(), AnthropicRoutes({}), "'anthropic' (core-plugin-anthropic)"
-    plugin.declare(table.registry("anthropic", owner, ANTHROPIC))
-    table.plugins.append((owner, plugin))
-    app = create_app(llm, options, plugged=table.routes, **given)
-    table.bind(app.state.core)
-    return app
+    return served_app(llm, options, {ANTHROPIC: AnthropicRoutes({})}, **given)
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,34 @@
+"""The server's application over any front end, with routes of plugins: what their tests ask."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import FastAPI
+
+from core.api.descriptors import RouteSpec
+from core.api.routes import RoutePlugin
+from core.config.resolved import Options
+from core.server.app import create_app
+from core.server.interface import ServedLLM
+from core.server.plugged import RouteTable
+
+
+def served_app(
+    llm: ServedLLM, options: Options, plugins: Mapping[RouteSpec, RoutePlugin] | None = None, **given: Any
+) -> FastAPI:
+    """Return an application whose route plugins have declared their routes and are bound.
+
+    Args:
+        plugins: Descriptor -> plugin.
+        given: As of `create_app`.
+    """
+    table = RouteTable()
+    for spec, plugin in (plugins or {}).items():
+        owner = f"'{spec.name}' (tested)"
+        plugin.declare(table.registry(spec.name, owner, spec))
+        table.plugins.append((owner, plugin))
+    app = create_app(llm, options, plugged=table.routes, **given)
+    table.bind(app.state.core)
+    return app
