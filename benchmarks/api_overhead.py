@@ -1,6 +1,6 @@
 """What the API process costs: CPU time of a request, and of a streamed chunk, with a stub in place of the engine.
 
-    python benchmarks/api_overhead.py [--streams 1 32 1000] [--tokens 64] [--interval-us 150] [--json FILE]
+    python benchmarks/api_overhead.py [--streams 1 32 1000] [--tokens 64] [--interval-us 150] [--api openai] [--json FILE]
 
 The server is the real one (routes, front end, detokenization, HTTP) in a process of its own. The stub gives every
 running request one token per interval, as one message that is decoded as it would be coming from the engine process.
@@ -28,8 +28,11 @@ import numpy as np
 from core.engine.messages import Abort, Add, Finished, FromEngine, Outputs, Ready, Started, Stats, ToEngine
 
 TOKENS = "abcdefghijklmnopqrstuvwxyz"
-BODY = {"model": "stub", "stream": True, "ignore_eos": True, "temperature": 0.0}
+BODY = {"model": "stub", "stream": True, "temperature": 0.0}
 CHAT = {"messages": [{"role": "user", "content": "How much does a token cost? " * 8}]}
+PATHS = {"openai": "/v1/chat/completions", "anthropic": "/v1/messages"}
+"""API -> where a chat is answered. The second is a plugin's."""
+
 LEAST_INTERVAL = 0.002
 """Seconds between two steps of the stub, however few the streams."""
 
@@ -90,9 +93,12 @@ def serve(interval: float) -> None:
     import uvloop
 
     from core.config.resolved import Options
-    from core.server.app import create_app
+    from core_plugin_anthropic.manifest import ANTHROPIC
+    from core_plugin_anthropic.routes import AnthropicRoutes
+
     from core.server.http import HttpServer, relax_collector
     from core.server.listen import bind
+    from core.testing.served import served_app
 
     options = Options.model_validate(
         {"server": {"port": 0}, "scheduler": {"max_num_seqs": 4096, "max_waiting": 8192}, "model": {"model": "stub"}}
@@ -109,7 +115,7 @@ def serve(interval: float) -> None:
             relax_collector()
             print(port, flush=True)
 
-        server = HttpServer(create_app(llm, options), started)
+        server = HttpServer(served_app(llm, options, {ANTHROPIC: AnthropicRoutes({})}), started)
         await server.serve(sockets=[listener.socket])
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -159,16 +165,17 @@ class Server(NamedTuple):
 
     pid: int
     port: int
+    path: str
 
 
 # -- the client ----------------------------------------------------------------------------------------------------
 
 
-async def stream(port: int, tokens: int) -> int:
+async def stream(server: Server, tokens: int) -> int:
     """Send one request and return how many events came."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     body = json.dumps({**BODY, **CHAT, "max_tokens": tokens}).encode()
-    head = "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+    head = f"POST {server.path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
     writer.write(f"{head}connection: close\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body)
     events = 0
     while data := await reader.read(1 << 16):
@@ -188,7 +195,7 @@ async def run(server: Server, streams: int, tokens: int, rounds: int = 1) -> tup
     """Return CPU seconds and events of `streams` requests at once, `rounds` times."""
     before, events = cpu_seconds(server.pid), 0
     for _ in range(rounds):
-        events += sum(await asyncio.gather(*(stream(server.port, tokens) for _ in range(streams))))
+        events += sum(await asyncio.gather(*(stream(server, tokens) for _ in range(streams))))
     return cpu_seconds(server.pid) - before, events
 
 
@@ -210,7 +217,7 @@ async def measure(server: Server, streams: int, tokens: int) -> dict[str, Any]:
     }
 
 
-def measure_alone(streams: int, tokens: int, interval: float) -> dict[str, Any]:
+def measure_alone(streams: int, tokens: int, interval: float, path: str) -> dict[str, Any]:
     """Return what `measure` finds with a server of its own, which takes `interval` seconds a stream for a step."""
     import uvloop
 
@@ -221,7 +228,7 @@ def measure_alone(streams: int, tokens: int, interval: float) -> dict[str, Any]:
             port = int(server.stdout.readline()) if server.stdout else 0
             # A slow client would take memory bandwidth and caches from the server.
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                return runner.run(measure(Server(server.pid, port), streams, tokens))
+                return runner.run(measure(Server(server.pid, port, path), streams, tokens))
         finally:
             server.kill()
 
@@ -232,13 +239,15 @@ def main() -> None:
     parser.add_argument("--streams", type=int, nargs="+", default=[1, 32, 1000])
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--interval-us", type=float, default=150.0, help="Between two steps of the stub, per stream.")
+    parser.add_argument("--api", choices=PATHS, default="openai")
     parser.add_argument("--json", metavar="FILE")
     parser.add_argument("--serve", type=float, metavar="SECONDS", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.serve:
         serve(args.serve)
         return
-    results = [measure_alone(streams, args.tokens, args.interval_us * 1e-6) for streams in args.streams]
+    interval, path = args.interval_us * 1e-6, PATHS[args.api]
+    results = [measure_alone(streams, args.tokens, interval, path) for streams in args.streams]
     print(f"{'streams':>8} {'us a request':>13} {'us a chunk':>11} {'tokens a chunk':>15}")
     for one in results:
         row = (one["streams"], one["request_us"], one["chunk_us"], one["tokens_per_chunk"])

@@ -325,5 +325,5 @@ def test_few_streams_are_not_kept_waiting_by_the_stub(monkeypatch, streams, seco
     commands = []
     monkeypatch.setattr(api_overhead.subprocess, "Popen", Server)
     monkeypatch.setattr(api_overhead, "measure", measured)
-    assert api_overhead.measure_alone(streams, 64, 150e-6) == {"port": 4321, "streams": streams}
+    assert api_overhead.measure_alone(streams, 64, 150e-6, "/v1/messages") == {"port": 4321, "streams": streams}
     assert float(commands[0][commands[0].index("--serve") + 1]) == pytest.approx(seconds)

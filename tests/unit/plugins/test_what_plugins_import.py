@@ -1,0 +1,36 @@
+"""Plugins of this repository are written as a stranger's are: on `core.api` alone."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+PROJECTS = sorted(path.parent.relative_to(ROOT).as_posix() for path in ROOT.glob("plugins/*/*/pyproject.toml"))
+MORE = {
+    "plugins/executors/local": "runs the engine's own messages and worker in other processes",
+    "plugins/platforms/accelerator": "its runs without a card are on the fake device",
+    "plugins/tool_parsers/engine": "shares samples for the kit among parsers",
+}
+"""Who imports something else of core, and why."""
+
+
+def imported(project: str) -> set[str]:
+    """Return the modules of core that a project imports, but for the kit in its `conformance.py`."""
+    found = set()
+    for file in (ROOT / project / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
+            own = [name for name in names if name.split(".")[0] == "core"]
+            kit = file.name == "conformance.py"
+            found |= {name for name in own if not (kit and name.startswith("core.testing"))}
+    return found
+
+
+@pytest.mark.parametrize("project", PROJECTS)
+def test_a_plugin_imports_the_public_interface_alone(project):
+    others = {name for name in imported(project) if name != "core.api" and not name.startswith("core.api.")}
+    assert bool(others) == (project in MORE), f"{project} imports {sorted(others)}"
