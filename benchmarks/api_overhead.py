@@ -1,6 +1,6 @@
 """What the API process costs: CPU time of a request, and of a streamed chunk, with a stub in place of the engine.
 
-    python benchmarks/api_overhead.py [--streams 1 32 1000] [--tokens 64] [--interval-us 150] [--api openai] [--json FILE]
+    python benchmarks/api_overhead.py [--streams 1 32 1000] [--tokens 64] [--interval-us 150] [--api anthropic] [--json F]
 
 The server is the real one (routes, front end, detokenization, HTTP) in a process of its own. The stub gives every
 running request one token per interval, as one message that is decoded as it would be coming from the engine process.
@@ -91,11 +91,10 @@ class StubEngine:
 def serve(interval: float) -> None:
     """Serve the stub until the process is ended; the first line of output is the port."""
     import uvloop
-
-    from core.config.resolved import Options
     from core_plugin_anthropic.manifest import ANTHROPIC
     from core_plugin_anthropic.routes import AnthropicRoutes
 
+    from core.config.resolved import Options
     from core.server.http import HttpServer, relax_collector
     from core.server.listen import bind
     from core.testing.served import served_app
