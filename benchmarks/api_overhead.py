@@ -1,6 +1,6 @@
 """What the API process costs: CPU time of a request, and of a streamed chunk, with a stub in place of the engine.
 
-    python benchmarks/api_overhead.py [--streams 1 32 1000] [--tokens 64] [--interval-us 150] [--api anthropic] [--json F]
+    python benchmarks/api_overhead.py [--streams 1 32 1000] [--tokens 64] [--interval-us 150] [--api A] [--json FILE]
 
 The server is the real one (routes, front end, detokenization, HTTP) in a process of its own. The stub gives every
 running request one token per interval, as one message that is decoded as it would be coming from the engine process.

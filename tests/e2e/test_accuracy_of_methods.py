@@ -23,7 +23,7 @@ On 1,016 tokens (docs/accuracy.md) it is 0.05, 0.06, 1.08, 2.41, -0.22 and 23.3 
 codes, whichever products multiply them.
 """
 
-QUICK = ("int8", "int4")
+QUICK = ("int4",)
 
 
 @pytest.fixture(scope="module")

@@ -105,7 +105,7 @@ RECURRENT = {
 
 @pytest.mark.covers("ATTN-11")
 @pytest.mark.parametrize(
-    "name", ["qwen3_next", *(pytest.param(name, marks=LONG) for name in ("mamba", "mamba2", "falcon_h1"))]
+    "name", ["mamba", *(pytest.param(name, marks=LONG) for name in ("qwen3_next", "mamba2", "falcon_h1"))]
 )
 def test_recurrences_tokens_are_those_of_the_reference_and_nothing_waits(plugins, tmp_path, name):
     family, ops = RECURRENT[name]

@@ -16,7 +16,7 @@ SECONDS, GROWTH = 2.0, 200 * 2**20
 sys.path.insert(0, str(HERE))
 from checkpoints import ENCODERS, FORMATS  # noqa: E402
 
-SOME, FEW = 80, 30
+SOME, FEW = 40, 20
 EXHAUSTIVE = [pytest.param(form, COUNT, marks=pytest.mark.exhaustive) for form in (*FORMATS, *ENCODERS)]
 
 

@@ -22,7 +22,7 @@ def held(card, dtype, tmp_path, *parts):
     assert found and {name: taken for name, taken in found.items() if taken > SHARED[card] * 1024} == {}
 
 
-@pytest.mark.parametrize("part", ["experts", "latent", "recurrent"])
+@pytest.mark.parametrize("part", ["experts", pytest.param("latent", marks=pytest.mark.exhaustive), "recurrent"])
 def test_an_h100_s_kernels_compile(tmp_path, part):
     held("cuda:90", "bfloat16", tmp_path, part)
 
