@@ -136,7 +136,22 @@ if TYPE_CHECKING:
     from core.api.routes import EngineClient, GeneratedText, RoutePlugin, RouteRegistry, RouteRequest, RouteResponse
     from core.api.sampling import SamplingView
     from core.api.schedulers import AdmissionPolicy, ChunkPolicy, RequestView, SchedulerPolicy, SchedulerState
-    from core.api.serving import Answer, ChatRequest, Delta, Dialect, Finish, Job, Outlet, Reply, ToolChoice, Usage
+    from core.api.serving import (
+        Answer,
+        AnswerRequest,
+        ChatRequest,
+        Delta,
+        Dialect,
+        Finish,
+        Job,
+        Outlet,
+        Reply,
+        TextRequest,
+        Timings,
+        TokenScore,
+        ToolChoice,
+        Usage,
+    )
     from core.api.shapes import ModelShape, PoolingShape, WeightShape, features_of
     from core.api.sinks import EngineStats, FinishedRequest, StatSink
     from core.api.sources import Access, KeepsModels, ReachesOut, RemovesModels, StoredModel
@@ -230,7 +245,10 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
         "routes": "EngineClient GeneratedText RoutePlugin RouteRegistry RouteRequest RouteResponse",
         "sampling": "SamplingView",
         "schedulers": "AdmissionPolicy ChunkPolicy RequestView SchedulerPolicy SchedulerState",
-        "serving": "Answer ChatRequest Delta Dialect Finish Job Outlet Reply ToolChoice Usage",
+        "serving": (
+            "Answer AnswerRequest ChatRequest Delta Dialect Finish Job Outlet Reply TextRequest Timings TokenScore "
+            "ToolChoice Usage"
+        ),
         "shapes": "features_of ModelShape PoolingShape WeightShape",
         "sinks": "EngineStats FinishedRequest StatSink",
         "sources": "Access KeepsModels ReachesOut RemovesModels StoredModel",
@@ -278,6 +296,10 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "AnswerRequest",
+    "TextRequest",
+    "Timings",
+    "TokenScore",
     "Body",
     "BodyPart",
     "API_VERSIONS",

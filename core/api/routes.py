@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 if TYPE_CHECKING:
     from core.api.bodies import Body
     from core.api.sampling import SamplingView
-    from core.api.serving import Answer, ChatRequest, Dialect, Reply
+    from core.api.serving import Answer, ChatRequest, Dialect, Reply, TextRequest
     from core.api.sinks import EngineStats
     from core.api.tokenizer import Tokenizer
 
@@ -179,8 +179,8 @@ class EngineClient(Protocol):
     @property
     def facts(self) -> Mapping[str, Any]: ...
 
-    async def open(self, request: ChatRequest, *, prefix: str) -> Answer:
-        """Check, admit and render a conversation; nothing is sent to the engine before the answer runs.
+    async def open(self, request: ChatRequest | TextRequest, *, prefix: str) -> Answer:
+        """Check, admit and render a request; nothing is sent to the engine before the answer runs.
 
         Args:
             prefix: What the answer's id begins with.

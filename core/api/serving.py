@@ -39,8 +39,33 @@ AUTO = ToolChoice()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChatRequest:
-    """A conversation and how it is answered.
+class AnswerRequest:
+    """How a prompt is answered; what there is to answer is in `ChatRequest` and `TextRequest`.
+
+    Attributes:
+        sampling: Sampling parameters by the names of `core.SamplingParams`; None is not said, and the server's defaults
+            hold then.
+        structured: What the text must be, by the fields of `structured_outputs`: `json` (a schema), `json_object`, ...
+        fitted: As many tokens as the model's length leaves room for, where more are asked for; else that is refused.
+        priority: Smaller runs earlier, under a policy that looks at it.
+        cache_salt: Requests share cached prefixes only under the same salt.
+        user: Whom the body names as its user.
+        names: Field of a rule -> the API's own field, for errors: of these classes, those of `sampling`, and
+            `structured.json`.
+    """
+
+    sampling: Mapping[str, Any] = field(default_factory=dict)
+    structured: Mapping[str, Any] | None = None
+    fitted: bool = False
+    priority: int = 0
+    cache_salt: str | None = None
+    user: str | None = None
+    names: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatRequest(AnswerRequest):
+    """A conversation, which the model's chat template renders; its answer is read by the output parsers.
 
     Attributes:
         messages: OpenAI's messages.
@@ -50,14 +75,6 @@ class ChatRequest:
         continued: The answer goes on with the last message.
         thinking: Whether the model thinks before it answers; None leaves that to its template.
         template_args: Further variables that the chat template reads.
-        sampling: Sampling parameters by the names of `core.SamplingParams`; None is not said, and the server's defaults
-            hold then.
-        schema: JSON schema that the text must fit.
-        fitted: A limit of tokens above what the model's length leaves is lowered to that, instead of refused.
-        priority: Smaller runs earlier, under a policy that looks at it.
-        cache_salt: Requests share cached prefixes only under the same salt.
-        user: Whom the body names as its user.
-        names: Field of a rule -> the API's own field, for errors: of this class, and those of `sampling`.
     """
 
     messages: Sequence[Mapping[str, Any]]
@@ -67,13 +84,17 @@ class ChatRequest:
     continued: bool = False
     thinking: bool | None = None
     template_args: Mapping[str, Any] = field(default_factory=dict)
-    sampling: Mapping[str, Any] = field(default_factory=dict)
-    schema: Mapping[str, Any] | None = None
-    fitted: bool = False
-    priority: int = 0
-    cache_salt: str | None = None
-    user: str | None = None
-    names: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextRequest(AnswerRequest):
+    """A prompt that the model continues as it is.
+
+    Attributes:
+        prompt: A text, or token ids.
+    """
+
+    prompt: str | Sequence[int]
 
 
 @dataclass(slots=True)
@@ -105,6 +126,36 @@ class Finish:
 
 
 @dataclass(frozen=True, slots=True)
+class Timings:
+    """How long an answer took, in seconds since its request was admitted.
+
+    Attributes:
+        first_token: Until its first token.
+        total: Until now.
+    """
+
+    first_token: float
+    total: float
+
+
+@dataclass(frozen=True, slots=True)
+class TokenScore:
+    """A token and its log-probability.
+
+    Attributes:
+        token: Its own text, in which U+FFFD stands for bytes that are no whole character.
+        bytes: The bytes that it adds to the text.
+        logprob: Natural logarithm of its probability.
+        top: The most likely tokens in its place, best first.
+    """
+
+    token: str
+    bytes: Sequence[int]
+    logprob: float
+    top: Sequence[TokenScore] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Delta:
     """What one step brought of one sequence.
 
@@ -113,12 +164,14 @@ class Delta:
         events: What the model said, as the output parser read it; text is `Text`.
         token_ids: The tokens of it.
         finish: Why it ended; None while it runs.
+        scores: Of its tokens, where `sampling` asks for `logprobs`.
     """
 
     index: int
     events: Sequence[ParseEvent]
     token_ids: Sequence[int]
     finish: Finish | None = None
+    scores: Sequence[TokenScore] = ()
 
 
 Take = Callable[[Sequence[Delta]], bool]
@@ -135,6 +188,7 @@ class Answer(Protocol):
         id: Its name: the prefix that it was opened with, and what makes it unique.
         usage: Grows while it runs.
         fitted: Its limit of tokens was lowered to what the model's length leaves.
+        timings: Up to now.
     """
 
     @property
@@ -145,6 +199,13 @@ class Answer(Protocol):
 
     @property
     def fitted(self) -> bool: ...
+
+    @property
+    def timings(self) -> Timings: ...
+
+    def call_id(self, name: str, number: int) -> str:
+        """Return the id of the answer's `number`-th call, of a function, as the model's format writes them."""
+        ...
 
     async def run(self, take: Take, more: More | None = None) -> None:
         """Generate, and give everything to `take` in the turn in which it comes; cancelling it ends the generation.
@@ -178,7 +239,7 @@ class Job(Protocol):
         ...
 
     async def stream(self, outlet: Outlet) -> None:
-        """Put encoded server-sent events into an outlet as they come, but for what the dialect puts at the end."""
+        """Put encoded events into an outlet as they come, but for what the dialect puts at the end."""
         ...
 
 
@@ -190,13 +251,15 @@ class Reply:
 
     Attributes:
         job: What makes the answer.
-        stream: As server-sent events, instead of as one JSON object.
+        stream: As server-sent events, or as `media_type` says, instead of as one JSON object.
         headers: Further headers.
+        media_type: Of a stream.
     """
 
     job: Job
     stream: bool = False
     headers: Mapping[str, str] = field(default_factory=dict)
+    media_type: str = "text/event-stream"
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,7 +101,14 @@ class PluggedResponse(Response):
 
     async def _reply(self, answer: Reply, scope: Scope, send: Send) -> None:
         lifecycle, dialect = self._state.lifecycle, self._state.dialect(scope["path"], scope["headers"])
-        response = JobResponse(lifecycle, answer.job, stream=answer.stream, headers=answer.headers, dialect=dialect)
+        response = JobResponse(
+            lifecycle,
+            answer.job,
+            stream=answer.stream,
+            headers=answer.headers,
+            dialect=dialect,
+            media_type=answer.media_type,
+        )
         with lifecycle.counted():
             await response.run(scope, send)
 

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from core.api.errors import CoreError, RequestError
 from core.api.routes import GeneratedText
 from core.api.sampling import SamplingView
-from core.api.serving import ChatRequest
+from core.api.serving import ChatRequest, TextRequest
 from core.api.sinks import EngineStats
 from core.api.tokenizer import Tokenizer
 from core.engine.sampling import SamplingParams
@@ -24,9 +24,8 @@ from core.frontend.request import GenerationRequest
 from core.frontend.sinks import engine_stats
 from core.server.account import note_error
 from core.server.caller import caller_of
-from core.server.entry import as_asked, open_chat, render_alone, within
+from core.server.entry import as_asked, render_alone, within
 from core.server.errors import as_api_error
-from core.server.generation import new_id
 from core.server.openai.chat import chat_job
 from core.server.openai.completions import completion_job
 from core.server.openai.job import ApiJob
@@ -34,7 +33,7 @@ from core.server.openai.protocol import ChatBody, CompletionBody
 from core.server.pooling.protocol import EmbeddingBody
 from core.server.pooling.vectors import embedding_call
 from core.server.rendered import rendered
-from core.server.served_answer import ServedAnswer, generation_request
+from core.server.served_answer import ServedAnswer, chat_request, open_answer
 from core.server.state import Lifecycle, ServerState
 from core.server.streaming import stopping
 
@@ -110,23 +109,21 @@ class ServedClient:
 
     # -- generations -----------------------------------------------------------------------------------------------
 
-    async def open(self, request: ChatRequest, *, prefix: str) -> ServedAnswer:
-        """Check, admit and render a conversation. Raises `RequestError`."""
+    async def open(self, request: ChatRequest | TextRequest, *, prefix: str) -> ServedAnswer:
+        """Check, admit and render a request. Raises `RequestError`."""
         with self._asking():
-            wanted = generation_request(request, self._state)
-            settle = within if request.fitted else as_asked
-            return ServedAnswer(await open_chat(self._state, wanted, new_id(prefix), settle=settle))
+            return await open_answer(request, self._state, prefix)
 
     async def count(self, request: ChatRequest) -> int:
         """Return how many tokens a conversation has. Raises `RequestError`."""
         with self._asking():
-            return len(await render_alone(self._state, generation_request(request, self._state)))
+            return len(await render_alone(self._state, chat_request(request, self._state)))
 
     async def describe(self, request: ChatRequest) -> dict[str, Any]:
         """Return what the engine would be sent for a conversation. Raises `RequestError`."""
         with self._asking():
             settle = within if request.fitted else as_asked
-            return await rendered(self._state, generation_request(request, self._state), settle)
+            return await rendered(self._state, chat_request(request, self._state), settle)
 
     def check_model(self, name: str | None) -> None:
         """Refuse a model that is not served. Raises `RequestError` 404."""

@@ -15,6 +15,7 @@ from core.server.errors import ApiError, ClientGoneError, as_api_error, log_unex
 from core.server.outlet import SHORT_CUT, StreamBody
 from core.server.state import Lifecycle
 
+EVENTS = "text/event-stream"
 _EVENT_HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 
 
@@ -25,6 +26,7 @@ class JobResponse(Response):
 
     Args:
         dialect: How errors and the end of a stream are said.
+        media_type: Of a stream.
     """
 
     def __init__(
@@ -35,10 +37,11 @@ class JobResponse(Response):
         stream: bool,
         headers: Mapping[str, str],
         dialect: Dialect = OPENAI,
+        media_type: str = EVENTS,
     ) -> None:
         # No `super().__init__`: it would announce the length of a body that does not exist yet.
         self.status_code = 200
-        self.media_type = "text/event-stream" if stream else "application/json"
+        self.media_type = media_type if stream else "application/json"
         self.background = None
         self.init_headers({**headers, **(_EVENT_HEADERS if stream else {})})
         self._lifecycle = lifecycle

@@ -12,8 +12,8 @@ from core.frontend.answering.reader import AnswerReader
 from core.frontend.messages import REASONING_NAMES
 from core.frontend.prompts import PromptIds
 from core.frontend.results import CompletionOutput, RequestOutput
+from core.server.logprobs import Position, ShownTokens, chat_logprobs, prompt_logprobs
 from core.server.openai.job import Piece
-from core.server.openai.logprobs import Position, ShownTokens, chat_logprobs, prompt_logprobs
 from core.server.openai.shown import EVERYTHING, Shown
 from core.server.openai.told import told
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from core.api.tokenizer import Tokenizer
 from core.frontend.results import CompletionOutput, RequestOutput
+from core.server.logprobs import CompletionLogprobs, Position, ShownTokens, join_lists, prompt_logprobs
 from core.server.openai.job import Piece
-from core.server.openai.logprobs import CompletionLogprobs, Position, ShownTokens, join_lists, prompt_logprobs
 from core.server.openai.told import told
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from core.api import token_bytes
 from core.boot import resolve
 from core.frontend.overrides import options_with
-from core.server.openai.logprobs import ShownTokens
+from core.server.logprobs import ShownTokens
 
 FAMILIES = ["byte_level", "sentencepiece_bpe", "metaspace_unigram"]
 texts = st.text(st.one_of(st.characters(codec="utf-8"), st.sampled_from("the lo \n你好🙂é"))).filter(str.strip)

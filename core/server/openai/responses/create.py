@@ -15,7 +15,7 @@ from core.frontend.results import CompletionOutput
 from core.server.answers import json_answer
 from core.server.dialect import error_object
 from core.server.entry import open_chat, render_alone
-from core.server.openai.logprobs import ShownTokens, chat_logprobs
+from core.server.logprobs import ShownTokens, chat_logprobs
 from core.server.openai.params import interval, tokens_as_ids
 from core.server.openai.responses import background
 from core.server.openai.responses.answer import Answer

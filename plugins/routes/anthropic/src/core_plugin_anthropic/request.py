@@ -32,16 +32,16 @@ def message_request(body: MessagesBody, *, bounds: bool = True) -> ChatRequest:
     sampling: dict[str, Any] = {name: getattr(body, name) for name in _SAME_NAME}
     sampling["stop"] = body.stop_sequences
     sampling["thinking_token_budget"] = thinking_budget(body) if bounds else None
-    schema, where = _schema(body)
+    wanted, where = _structured(body)
     return _request(
         body,
         sampling=sampling,
-        schema=schema,
+        structured=wanted,
         fitted=True,
         priority=body.priority or 0,
         cache_salt=body.cache_salt,
         user=None if body.metadata is None else body.metadata.user_id,
-        names={**NAMES, "schema": where},
+        names={**NAMES, "structured.json": where},
     )
 
 
@@ -75,13 +75,13 @@ def _request(body: PromptBody, **asked: Any) -> ChatRequest:
     )
 
 
-def _schema(body: PromptBody) -> tuple[Mapping[str, Any] | None, str]:
+def _structured(body: PromptBody) -> tuple[Mapping[str, Any] | None, str]:
     """Return the JSON schema that the text must fit, and where the body has it."""
     newer = body.output_config.format if body.output_config else None
     if newer is not None and body.output_format is not None:
         raise invalid("output_format", "cannot be used together with output_config.format, which has replaced it")
     wanted, where = newer or body.output_format, "output_config.format" if newer else "output_format"
-    return None if wanted is None else wanted.json_schema, f"{where}.schema"
+    return None if wanted is None else {"json": wanted.json_schema}, f"{where}.schema"
 
 
 def _choice(body: PromptBody) -> ToolChoice:

@@ -1,15 +1,14 @@
-"""From the chunks of an answer to Ollama's records: one JSON object per line, the last with reason and figures."""
+"""From an answer to Ollama's records: one JSON object per line, the last with reason and figures."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from contextlib import aclosing
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from core.api import RequestError
+from core.api import Answer, Delta, Outlet, Reasoning, Text, Timings, TokenScore, ToolArguments, ToolStart, Usage
 
 Record = dict[str, Any]
 Shape = Callable[["Part"], Record]
@@ -50,8 +49,8 @@ def as_response(part: Part) -> Record:
     return {"response": part.text, **({"thinking": part.thinking} if part.thinking else {})}
 
 
-class Answer:
-    """One answer: chunks come in, records go out.
+class Records:
+    """The records of one answer.
 
     Args:
         model: What the client calls the model.
@@ -60,89 +59,95 @@ class Answer:
 
     def __init__(self, model: str, shape: Shape) -> None:
         self._model, self._shape = model, shape
-        self._reason = "stop"
-        self._figures: Record = {}
-        self._call: Record | None = None
 
-    async def lines(self, chunks: AsyncGenerator[Record, None]) -> AsyncGenerator[bytes, None]:
-        """Yield the records as lines. What goes wrong after the first of them is a line too."""
-        begun = False
-        try:
-            async with aclosing(chunks):
-                async for part in self._parts(chunks):
-                    yield _line(self._record(part, done=False))
-                    begun = True
-        except RequestError as error:
-            if not begun:
-                raise
-            yield _line({"error": error.message})
-            return
-        yield _line(self._last(Part()))
-
-    async def whole(self, chunks: AsyncGenerator[Record, None]) -> bytes:
-        """Return the whole answer as one record."""
-        everything = Part()
-        async with aclosing(chunks):
-            async for part in self._parts(chunks):
-                everything.add(part)
-        return json.dumps(self._last(everything)).encode()
+    def line(self, part: Part) -> bytes:
+        """Return the record of a part of the answer."""
+        return line(self._record(part, done=False))
 
     def loaded(self, reason: str) -> Record:
         """Return the record of a request that asks for nothing but that the model be there, or not."""
         return {**self._record(Part(), done=True), "done_reason": reason}
 
-    async def _parts(self, chunks: AsyncIterator[Record]) -> AsyncIterator[Part]:
-        async for chunk in chunks:
-            if "timings" in chunk:
-                self._figures = figures(chunk["usage"], chunk["timings"])
-            for choice in chunk["choices"]:
-                part = self._part(choice)
-                if not part.empty:
-                    yield part
-
-    def _part(self, choice: Mapping[str, Any]) -> Part:
-        delta = choice.get("delta") or {"content": choice.get("text", "")}
-        part = Part(delta.get("content") or "", delta.get("reasoning") or "")
-        for call in delta.get("tool_calls", ()):
-            self._take(call, part)
-        reason = choice["finish_reason"]
-        if reason is not None:
-            self._reason = "length" if reason == "length" else "stop"
-            self._end_call(part)
-        part.logprobs = [_logprob(one) for one in (choice.get("logprobs") or {}).get("content") or ()]
-        return part
-
-    def _take(self, call: Mapping[str, Any], part: Part) -> None:
-        """Take in a piece of a call; a call is shown once it is whole."""
-        if self._call is None or call["index"] != self._call["index"]:
-            self._end_call(part)
-            self._call = {"index": call["index"], "id": call["id"], "name": call["function"]["name"], "arguments": ""}
-        self._call["arguments"] += call["function"].get("arguments", "")
-
-    def _end_call(self, part: Part) -> None:
-        if self._call is not None:
-            call, self._call = self._call, None
-            function = {"index": call["index"], "name": call["name"], "arguments": _object(call["arguments"])}
-            part.calls.append({"id": call["id"], "function": function})
+    def last(self, part: Part, answer: Answer, reason: str) -> Record:
+        """Return the record of an answer that has ended, with its figures."""
+        return {**self._record(part, done=True), "done_reason": reason, **figures(answer.usage, answer.timings)}
 
     def _record(self, part: Part, *, done: bool) -> Record:
         logprobs = {"logprobs": part.logprobs} if part.logprobs else {}
         return {"model": self._model, "created_at": now(), **self._shape(part), **logprobs, "done": done}
 
-    def _last(self, part: Part) -> Record:
-        return {**self._record(part, done=True), "done_reason": self._reason, **self._figures}
+
+class RecordJob:
+    """Answers with records: one, or a line for each part and one at the end."""
+
+    def __init__(self, answer: Answer, records: Records) -> None:
+        self._answer, self._records = answer, records
+        self._reason = "stop"
+        self._call: Record | None = None
+
+    async def collect(self) -> bytes:
+        """Return the whole answer as one record."""
+        everything = Part()
+
+        def take(deltas: Sequence[Delta]) -> bool:
+            for delta in deltas:
+                everything.add(self._part(delta))
+            return True
+
+        await self._answer.run(take)
+        return json.dumps(self._records.last(everything, self._answer, self._reason)).encode()
+
+    async def stream(self, outlet: Outlet) -> None:
+        """Put the records into an outlet, as lines."""
+
+        def take(deltas: Sequence[Delta]) -> bool:
+            parts = [part for delta in deltas if not (part := self._part(delta)).empty]
+            return not parts or outlet.put(b"".join(map(self._records.line, parts)))
+
+        async def more() -> bool:
+            await outlet.room()
+            return True
+
+        await self._answer.run(take, more)
+        outlet.put(line(self._records.last(Part(), self._answer, self._reason)))
+
+    def _part(self, delta: Delta) -> Part:
+        part = Part(logprobs=[_scored(score) for score in delta.scores])
+        for event in delta.events:
+            if isinstance(event, Text):
+                part.text += event.text
+            elif isinstance(event, Reasoning):
+                part.thinking += event.text
+            elif isinstance(event, ToolStart):
+                name = event.name
+                identity = self._answer.call_id(name, event.index)
+                self._call = {"index": event.index, "id": identity, "name": name, "arguments": ""}
+            elif isinstance(event, ToolArguments) and self._call is not None:
+                self._call["arguments"] += event.json
+            else:
+                self._end_call(part)
+        if delta.finish is not None:
+            self._reason = "length" if delta.finish.reason == "length" else "stop"
+            self._end_call(part)
+        return part
+
+    def _end_call(self, part: Part) -> None:
+        """Show a call, which is whole by now."""
+        if self._call is not None:
+            call, self._call = self._call, None
+            function = {"index": call["index"], "name": call["name"], "arguments": _object(call["arguments"])}
+            part.calls.append({"id": call["id"], "function": function})
 
 
-def figures(usage: Mapping[str, Any], timings: Mapping[str, float]) -> Record:
+def figures(usage: Usage, timings: Timings) -> Record:
     """Return counts, and durations in nanoseconds; the model is loaded before any request comes."""
-    first, total = timings["first_token_seconds"], timings["total_seconds"]
     return {
-        "total_duration": nanoseconds(total),
+        "total_duration": nanoseconds(timings.total),
         "load_duration": 0,
-        "prompt_eval_count": usage["prompt_tokens"],
-        "prompt_eval_duration": nanoseconds(first),
-        "eval_count": usage["completion_tokens"],
-        "eval_duration": nanoseconds(total - first),
+        "prompt_eval_count": usage.prompt,
+        "prompt_eval_duration": nanoseconds(timings.first_token),
+        "eval_count": usage.completion,
+        "eval_duration": nanoseconds(timings.total - timings.first_token),
     }
 
 
@@ -161,7 +166,8 @@ def now() -> str:
     return moment(datetime.now(UTC).timestamp())
 
 
-def _line(record: Record) -> bytes:
+def line(record: Record) -> bytes:
+    """Return a record as a line."""
     return json.dumps(record).encode() + b"\n"
 
 
@@ -174,12 +180,10 @@ def _object(text: str) -> Record:
     return value if isinstance(value, dict) else {"unparsed": text}
 
 
-def _logprob(entry: Mapping[str, Any]) -> Record:
-    return {
-        **_token(entry),
-        **({"top_logprobs": [_token(one) for one in entry["top_logprobs"]]} if entry["top_logprobs"] else {}),
-    }
+def _scored(score: TokenScore) -> Record:
+    top = {"top_logprobs": [_token(one) for one in score.top]} if score.top else {}
+    return {**_token(score), **top}
 
 
-def _token(entry: Mapping[str, Any]) -> Record:
-    return {name: entry[name] for name in ("token", "logprob", "bytes")}
+def _token(score: TokenScore) -> Record:
+    return {"token": score.token, "logprob": score.logprob, "bytes": list(score.bytes)}

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Mapping
 from time import perf_counter
 from typing import Any, TypeVar
 
-from core.api import Dialect, RequestError
+from core.api import ChatRequest, Dialect, Reply, RequestError, TextRequest
 from core.api.routes import EngineClient, RouteRegistry, RouteRequest, RouteResponse
 from core_plugin_ollama.bodies import (
     ChatBody,
@@ -21,8 +20,8 @@ from core_plugin_ollama.bodies import (
     read,
 )
 from core_plugin_ollama.model import described, is_served, listed, running
-from core_plugin_ollama.records import Answer, Record, Shape, as_message, as_response, nanoseconds
-from core_plugin_ollama.translate import chat_fields, generate_fields
+from core_plugin_ollama.records import Record, RecordJob, Records, Shape, as_message, as_response, line, nanoseconds
+from core_plugin_ollama.translate import chat_request, generate_request
 
 NDJSON = "application/x-ndjson"
 N = TypeVar("N", bound=Named)
@@ -39,7 +38,7 @@ class OllamaRoutes:
 
     def declare(self, registry: RouteRegistry) -> None:
         """Declare the routes."""
-        registry.dialect(Dialect(lambda error: {"error": error.message}))
+        registry.dialect(Dialect(_said, failed=lambda error: line(_said(error))))
         registry.asset("/", b"Ollama is running", "text/plain; charset=utf-8", optional=True)
         for path, endpoint in (
             ("chat", self.chat),
@@ -62,58 +61,30 @@ class OllamaRoutes:
 
     # -- generation ------------------------------------------------------------------------------------------------
 
-    async def chat(self, request: RouteRequest) -> RouteResponse:
+    async def chat(self, request: RouteRequest) -> RouteResponse | Reply:
         """`POST /api/chat`."""
         body = self._about(ChatBody, await request.json())
         if not body.messages:
             return self._loaded(body, as_message)
         self._must_generate()
-        return await self._answered(body, chat_fields(body, self._client.abilities, body.asked), as_message)
+        return await self._answered(body, chat_request(body, self._client.abilities, body.asked), as_message)
 
-    async def generate(self, request: RouteRequest) -> RouteResponse:
+    async def generate(self, request: RouteRequest) -> RouteResponse | Reply:
         """`POST /api/generate`."""
         body = self._about(GenerateBody, await request.json())
         if not body.prompt:
             return self._loaded(body, as_response)
         self._must_generate()
-        fields = generate_fields(body, self._client.abilities, body.asked)
-        if "prompt" in fields:
-            fields = await self._raw(fields)
-        return await self._answered(body, fields, as_response)
+        return await self._answered(body, generate_request(body, self._client.abilities, body.asked), as_response)
 
-    async def _raw(self, fields: Record) -> Record:
-        """Return the fields of a completion, which without a limit would be short."""
-        ids = await self._client.tokenize(fields["prompt"])
-        room = max(1, self._client.max_model_len - len(ids))
-        return {**fields, "prompt": ids, "max_tokens": min(fields.get("max_tokens") or room, room)}
-
-    async def _answered(self, body: Generated, fields: Record, shape: Shape) -> RouteResponse:
-        answer, chunks = Answer(body.asked, shape), self._chunks(fields)
-        if body.stream is False:
-            return RouteResponse(await answer.whole(chunks))
-        return RouteResponse(answer.lines(chunks), media_type=NDJSON)
-
-    async def _chunks(self, fields: Record) -> AsyncGenerator[Record, None]:
-        """Yield the engine's chunks. More tokens than the model's length leaves are as many as there are."""
-        ask = self._client.complete if "prompt" in fields else self._client.chat
-        limited = fields.get("max_tokens") is not None
-        try:
-            async with aclosing(ask(fields)) as chunks:
-                async for chunk in chunks:
-                    limited = False
-                    yield chunk
-            return
-        except RequestError as error:
-            if not limited or error.param != "max_tokens":
-                raise
-        async with aclosing(ask({name: value for name, value in fields.items() if name != "max_tokens"})) as chunks:
-            async for chunk in chunks:
-                yield chunk
+    async def _answered(self, body: Generated, asked: ChatRequest | TextRequest, shape: Shape) -> Reply:
+        answer = await self._client.open(asked, prefix="ollama")
+        return Reply(RecordJob(answer, Records(body.asked, shape)), body.stream is not False, media_type=NDJSON)
 
     def _loaded(self, body: Generated, shape: Shape) -> RouteResponse:
         """Answer a request without content, which asks that the model be loaded, or with `keep_alive` 0 unloaded."""
         reason = "unload" if body.keep_alive in (0, "0", "0s", "0m") else "load"
-        record = json.dumps(Answer(body.asked, shape).loaded(reason)).encode()
+        record = json.dumps(Records(body.asked, shape).loaded(reason)).encode()
         return RouteResponse(record, media_type="application/json" if body.stream is False else NDJSON)
 
     def _must_generate(self) -> None:
@@ -202,6 +173,10 @@ class OllamaRoutes:
 async def _pulled() -> AsyncIterator[bytes]:
     for status in ("pulling manifest", "success"):
         yield json.dumps({"status": status}).encode() + b"\n"
+
+
+def _said(error: RequestError) -> Record:
+    return {"error": error.message}
 
 
 def _json(value: Record) -> RouteResponse:

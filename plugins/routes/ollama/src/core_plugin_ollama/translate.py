@@ -1,20 +1,18 @@
-"""From Ollama's requests to the fields of OpenAI's."""
+"""From Ollama's requests to those of the engine."""
 
 from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from core.api import RequestError
+from core.api import ChatRequest, RequestError, TextRequest
 from core_plugin_ollama.bodies import ChatBody, GenerateBody, Generated, Message, Options
 
 _SAME_NAME = ("temperature", "top_k", "top_p", "min_p", "stop", "presence_penalty", "frequency_penalty")
 _NO_EFFECT_AT = {"typical_p": (1.0,), "tfs_z": (1.0, 0.0), "mirostat": (0,)}
 _LEVELS = frozenset({"low", "medium", "high", "max"})
-_SWITCHES = ("enable_thinking", "thinking")
-"""What templates call the variable that switches their thinking."""
 
 _IMAGES = "this server reads text only: leave images out"
 _REFUSED = {
@@ -23,41 +21,46 @@ _REFUSED = {
     "context": "send the messages of the conversation to the chat route instead",
     "images": _IMAGES,
 }
+_NAMES: Mapping[str, str] = {
+    **{name: f"options.{name}" for name in (*_SAME_NAME, "seed")},
+    "max_tokens": "options.num_predict",
+    "repetition_penalty": "options.repeat_penalty",
+    "logprobs": "top_logprobs",
+    "structured": "format",
+    "structured.json": "format",
+}
+"""Field of a rule -> Ollama's."""
 
 
-def chat_fields(body: ChatBody, abilities: frozenset[str], model: str) -> dict[str, Any]:
-    """Return the fields of a chat request. Raises `RequestError`."""
-    fields = _generation(body, abilities, model)
-    fields["messages"] = _messages(body.messages or ())
-    if body.tools:
-        if "tools" not in abilities:
-            raise RequestError(f"{model} does not support tools: the server has no --tool-parser", param="tools")
-        fields["tools"] = body.tools
-    return fields
+def chat_request(body: ChatBody, abilities: frozenset[str], model: str) -> ChatRequest:
+    """Return what `/api/chat` asks for. Raises `RequestError`."""
+    if body.tools and "tools" not in abilities:
+        raise RequestError(f"{model} does not support tools: the server has no --tool-parser", param="tools")
+    asked = {**_asked(body), **_thinking(body.think, abilities, model)}
+    return ChatRequest(messages=_messages(body.messages or ()), tools=body.tools or (), **asked)
 
 
-def generate_fields(body: GenerateBody, abilities: frozenset[str], model: str) -> dict[str, Any]:
-    """Return the fields of a chat request, or with `raw` of a completion. Raises `RequestError`."""
+def generate_request(body: GenerateBody, abilities: frozenset[str], model: str) -> ChatRequest | TextRequest:
+    """Return what `/api/generate` asks for: a conversation, or with `raw` a text. Raises `RequestError`."""
     for name, why in _REFUSED.items():
         if getattr(body, name):
             raise RequestError(f"{name}: {why}", param=name)
-    fields = _generation(body, abilities, model)
+    asked, prompt = _asked(body), body.prompt or ""
     if body.raw:
         if body.system or body.think or body.logprobs:
             raise RequestError("raw prompts take neither system nor think nor logprobs", param="raw")
-        return {**fields, "prompt": body.prompt}
+        return TextRequest(prompt=prompt, **asked)
     system = [{"role": "system", "content": body.system}] if body.system else []
-    fields["messages"] = [*system, {"role": "user", "content": body.prompt}]
-    return fields
+    asked |= _thinking(body.think, abilities, model)
+    return ChatRequest(messages=[*system, {"role": "user", "content": prompt}], **asked)
 
 
-def _generation(body: Generated, abilities: frozenset[str], model: str) -> dict[str, Any]:
-    fields = {**_sampling(body.options or Options()), **_format(body.format), **_thinking(body.think, abilities, model)}
+def _asked(body: Generated) -> dict[str, Any]:
+    """Return the fields that both kinds of request have."""
+    sampling = _sampling(body.options or Options())
     if body.logprobs:
-        fields["logprobs"] = True
-    if body.top_logprobs:
-        fields["top_logprobs"] = body.top_logprobs
-    return fields
+        sampling["logprobs"] = body.top_logprobs or 0
+    return {"sampling": sampling, "structured": _format(body.format), "fitted": True, "names": _NAMES}
 
 
 def _sampling(options: Options) -> dict[str, Any]:
@@ -70,18 +73,18 @@ def _sampling(options: Options) -> dict[str, Any]:
         fields["repetition_penalty"] = options.repeat_penalty
     if options.seed is not None and options.seed >= 0:
         fields["seed"] = options.seed
-    if options.num_predict is not None and options.num_predict > 0:  # -1 and -2: as long as it gets
-        fields["max_tokens"] = options.num_predict
-    return {name: value for name, value in fields.items() if value is not None}
+    # -1 and -2: as long as it gets
+    limited = options.num_predict is not None and options.num_predict > 0
+    return {**fields, "max_tokens": options.num_predict if limited else None}
 
 
-def _format(wanted: str | dict[str, Any] | None) -> dict[str, Any]:
+def _format(wanted: str | dict[str, Any] | None) -> dict[str, Any] | None:
     if not wanted and wanted != {}:
-        return {}
+        return None
     if isinstance(wanted, dict):
-        return {"response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": wanted}}}
+        return {"json": wanted}
     if wanted == "json":
-        return {"response_format": {"type": "json_object"}}
+        return {"json_object": True}
     raise RequestError('format must be "json" or a JSON schema', param="format")
 
 
@@ -95,7 +98,7 @@ def _thinking(think: bool | str | None, abilities: frozenset[str], model: str) -
             f"{model} does not support thinking: the server has no parser that reads its thinking", param="think"
         )
     level = {"reasoning_effort": think} if isinstance(think, str) else {}
-    return {"chat_template_kwargs": dict.fromkeys(_SWITCHES, bool(think)), **level}
+    return {"thinking": bool(think), "template_args": level}
 
 
 def _messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
