@@ -17,8 +17,9 @@ from core.frontend.answering.parsing import AnswerParser
 from core.server.account import note_error
 from core.server.admin import routes as admin
 from core.server.answers import JSON
+from core.server.auth import PUBLIC_PATHS
 from core.server.browsers import Browsers
-from core.server.by_header import Answer, ByHeader, nothing
+from core.server.by_header import ByHeader, nothing
 from core.server.dialect import error_answer
 from core.server.edge import check_origins
 from core.server.errors import as_api_error
@@ -32,7 +33,7 @@ from core.server.openai.chat import chat_completions
 from core.server.openai.completions import completions
 from core.server.openai.protocol import ChatBody, CompletionBody
 from core.server.openai.responses import routes as responses
-from core.server.plain_route import PlainRoute
+from core.server.plain_route import PlainEndpoint, PlainRoute
 from core.server.plugged import PluggedRoute, check_free
 from core.server.plugged_answer import PluggedEndpoint
 from core.server.pooling import routes as pooling
@@ -147,8 +148,8 @@ def _add(app: FastAPI, state: ServerState, route: Route, by_header: ByHeader) ->
 
 
 def _add_plugged(app: FastAPI, state: ServerState, routes: Sequence[PluggedRoute], by_header: ByHeader) -> None:
-    check_free(routes, app.routes)
     state.public_paths |= {route.path for route in routes if route.public}
+    check_free(routes, app.routes, keyless=state.public_paths | PUBLIC_PATHS)
     for route in routes:
         if route.header is None:
             refused = route.generates and state.llm.pooling is not None
@@ -158,7 +159,7 @@ def _add_plugged(app: FastAPI, state: ServerState, routes: Sequence[PluggedRoute
         _add_one(app, route, by_header.around(route.path, route.methods, nothing))
 
 
-def _add_one(app: FastAPI, route: PluggedRoute, endpoint: Answer) -> None:
+def _add_one(app: FastAPI, route: PluggedRoute, endpoint: PlainEndpoint) -> None:
     app.add_api_route(
         route.path,
         endpoint,

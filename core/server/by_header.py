@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from core.server.plain_route import PlainEndpoint
 from core.server.plugged import PluggedRoute
 from core.server.plugged_answer import PluggedEndpoint
 from core.server.state import ServerState
-
-Answer = Callable[[Request], Awaitable[Response]]
 
 
 class ByHeader:
@@ -22,7 +21,7 @@ class ByHeader:
         self._routes = {route: PluggedEndpoint(route, state) for route in routes if route.header is not None}
         self._met: set[PluggedRoute] = set()
 
-    def around(self, path: str, methods: Sequence[str], own: Answer) -> Answer:
+    def around(self, path: str, methods: Sequence[str], own: PlainEndpoint) -> PlainEndpoint:
         """Return an endpoint that answers those who send a plugin's header as the plugin does, and others as `own`."""
         theirs = [(str(route.header), answer) for route, answer in self._routes.items() if route.answers(path, methods)]
         self._met.update(route for route in self._routes if route.answers(path, methods))

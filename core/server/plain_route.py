@@ -10,6 +10,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+PlainEndpoint = Callable[[Request], Awaitable[Response]]
+
 
 class PlainRoute(APIRoute):
     """A route of the schema for which the framework does nothing more than to find it.
@@ -17,12 +19,12 @@ class PlainRoute(APIRoute):
     Endpoints read their own bodies and have no dependencies: to look for some would take a tenth of a short request.
     """
 
-    def __init__(self, path: str, endpoint: Callable[[Request], Awaitable[Response]], **kwargs: Any) -> None:
+    def __init__(self, path: str, endpoint: PlainEndpoint, **kwargs: Any) -> None:
         super().__init__(path, endpoint, **kwargs)
         self.app = _answering(endpoint)
 
 
-def _answering(endpoint: Callable[[Request], Awaitable[Response]]) -> ASGIApp:
+def _answering(endpoint: PlainEndpoint) -> ASGIApp:
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         response = await endpoint(Request(scope, receive, send))
         await response(scope, receive, send)

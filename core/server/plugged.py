@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -227,12 +227,18 @@ def _folders(paths: Sequence[str]) -> list[str]:
     return sorted([*alone, *(f"{folder}/* ({count})" for folder, count in counts.items() if count > 1)])
 
 
-def check_free(routes: Sequence[PluggedRoute], own: Iterable[Any]) -> None:
-    """Refuse routes of plugins under the server's own paths. Raises `PluginError` CORE-P130."""
+def check_free(routes: Sequence[PluggedRoute], own: Iterable[Any], keyless: Collection[str] = ()) -> None:
+    """Refuse routes of plugins under the server's own paths. Raises `PluginError` CORE-P130.
+
+    Args:
+        keyless: Paths that need no key, on which no code of a plugin runs, whichever header a client sends.
+    """
     known = [one for one in own if hasattr(one, "path")]
     taken = {first_part(one.path) for one in known}
     for route in routes:
         if route.header is not None:
+            if route.path in keyless:
+                raise refusal(route.owner, route.method, route.path, "nobody needs a key for this path")
             continue
         if shared(route.path):
             if any(route.answers(one.path, getattr(one, "methods", None) or ()) for one in known):

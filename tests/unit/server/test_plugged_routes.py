@@ -175,17 +175,20 @@ def test_a_path_is_anothers_for_clients_that_send_a_header(llm, options):
 
     table = RouteTable()
     registry = table.registry("other", "'other'", SPEC)
-    for path in ("/v1/models/{model:path}", "/health", "/nobody"):
+    for path in ("/v1/models/{model:path}", "/version", "/nobody"):
         registry.add("GET", path, theirs, header="X-Other")
     app = create_app(llm, options(), plugged=table.routes)
 
     async def go():
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://t") as client:
-            paths = [f"/v1/models/{llm.model_name}", "/health", "/nobody"]
+            paths = [f"/v1/models/{llm.model_name}", "/version", "/nobody"]
             plain = [(await client.get(path)).status_code for path in paths]
             return plain, [(await client.get(path, headers={"x-other": "1"})).text for path in paths]
 
     assert asyncio.run(go()) == ([200, 200, 404], [f"theirs{llm.model_name}", "theirs", "theirs"])
+    registry.add("GET", "/health", theirs, header="X-Other")
+    with pytest.raises(PluginError, match=r"CORE-P130 .*nobody needs a key for this path"):
+        create_app(llm, options(), plugged=table.routes)
 
 
 def test_an_asset_makes_room_only_where_it_says_so():
