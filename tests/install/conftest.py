@@ -67,8 +67,11 @@ class Server:
     def chat(self, content: str, **fields) -> dict:
         """Send one message and return the answer."""
         body = {"messages": [{"role": "user", "content": content}], "max_tokens": 400, **fields}
-        answer = httpx.post(f"{self.url}/v1/chat/completions", json=body, timeout=60, trust_env=False)
-        return answer.raise_for_status().json()
+        return self.post("/v1/chat/completions", body)
+
+    def post(self, path: str, body: dict) -> dict:
+        """Send a body and return the answer."""
+        return httpx.post(f"{self.url}{path}", json=body, timeout=60, trust_env=False).raise_for_status().json()
 
     def end(self) -> None:
         """End the process and what it started, by id."""

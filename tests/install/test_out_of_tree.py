@@ -18,6 +18,7 @@ EXAMPLES = {
     "acme-core-scripted": {("model implementation", "scripted")},
     "acme-core-einsum": {("attention backend", "einsum_paged")},
     "acme-core-directives": {("tool parser", "directives")},
+    "acme-core-cohere": {("route plugin", "cohere")},
     "acme-core-blockdir": {("KV connector", "blockdir"), ("hook plugin", "blockdir_checks")},
 }
 TOOLS = [{"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}]
@@ -123,6 +124,17 @@ def test_parser_model_and_attention_backend_of_strangers_answer_one_chat(environ
     assert server.ended == 0
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection((address.hostname, address.port), timeout=5).close()
+
+
+def test_an_api_of_a_stranger_beside_the_servers_own(serve, scripted):
+    server = serve(scripted, "--model-impl", "scripted", "--tool-parser", "directives", "--route", "cohere")
+    asked = {"messages": [{"role": "user", "content": SCRIPT}], "tools": TOOLS}
+    whole = server.post("/v2/chat", asked)
+    assert whole["message"]["tool_plan"] == "The user asks for Paris." and whole["finish_reason"] == "TOOL_CALL"
+    assert whole["message"]["content"] == [{"type": "text", "text": "Let me see."}]
+    (call,) = whole["message"]["tool_calls"]
+    assert json.loads(call["function"]["arguments"]) == {"city": "Paris", "days": 3}
+    assert server.chat("Hello")["choices"][0]["message"]["content"] == "Hello"
 
 
 def test_model_and_connector_of_strangers_and_blocks_that_outlive_a_restart(environment, serve, gpt2, tmp_path):
