@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from core_plugin_accelerator import found, points_of
-from core_plugin_accelerator.preferences import table
+from gpu_experts import experts_for, experts_table
+from gpu_tables import alike, preferences_table, why_not, why_not_table
 
 from core.api import AttentionRequest, PlatformSpec, ProbeResult
 from core.api.errors import CoreError
@@ -38,6 +39,8 @@ _PAGE = _ROOT / "docs" / "gpu-selection.md"
 _PLATFORMS = ("cuda", "rocm", "xpu")
 _GIB = 2**30
 
+_LATENT: dict[str, Any] = {"head_dim": 192, "num_heads": 128, "num_kv_heads": 128, "latents": {(512, 64)}}
+
 MODELS: dict[str, dict[str, Any]] = {
     "Llama 3, Qwen3": {"head_dim": 128},
     "Gemma 3 (windows)": {"head_dim": 256, "features": {"sliding_window"}},
@@ -45,8 +48,10 @@ MODELS: dict[str, dict[str, Any]] = {
     "gpt-oss (sinks)": {"head_dim": 64, "features": {"sliding_window", "sinks"}},
     "Llama 4 (chunks)": {"head_dim": 128, "features": {"chunked"}},
     "MPT (ALiBi)": {"head_dim": 128, "features": {"alibi"}},
-    "DeepSeek V3 (latents)": {"head_dim": 192, "features": {"latent"}},
-    "DeepSeek V3.2 (picks)": {"head_dim": 192, "features": {"latent", "picks"}},
+    "DeepSeek V3 (latents)": {**_LATENT, "features": {"latent"}},
+    "DeepSeek V3, blocks of 64": {**_LATENT, "features": {"latent"}, "block_size": 64},
+    "DeepSeek V3.2 (picks)": {**_LATENT, "features": {"latent", "picks"}},
+    "MiniCPM3 (small latents)": {"head_dim": 96, "num_heads": 40, "features": {"latent"}, "latents": {(256, 32)}},
     "Llama 3, float8 cache": {"head_dim": 128, "kv_dtype": "float8_e4m3fn"},
 }
 """What models ask of a backend, besides bfloat16."""
@@ -109,13 +114,13 @@ def catalogue() -> Catalogue:
     return Catalogue(entries)
 
 
-def selector(device: Device) -> Selector:
-    """Return what chooses for a card."""
+def selector(device: Device, *, libraries: bool = False) -> Selector:
+    """Return what chooses for a card; with `libraries`, as if every library that a plugin is for were installed."""
     preferences = dict(device.platform.preferences) | dict(device.probe.preferences)
-    return Selector(catalogue(), Hooks(), preferences=preferences)
+    return Selector(catalogue(), Hooks(), preferences=preferences, usable=not libraries)
 
 
-def backend_for(device: Device, asked: dict[str, Any]) -> SelectionReport:
+def backend_for(device: Device, asked: dict[str, Any], *, libraries: bool = False) -> SelectionReport:
     """Choose the attention backend of a model on a card; return the report, with an error if none can serve."""
     request = AttentionRequest(
         **{
@@ -128,7 +133,7 @@ def backend_for(device: Device, asked: dict[str, Any]) -> SelectionReport:
             **asked,
         }
     )
-    chooses = selector(device)
+    chooses = selector(device, libraries=libraries)
     with contextlib.suppress(CoreError):  # the report has it
         chooses.choose(ATTENTION, check=lambda one: attention_verdict(one, request, device.probe))
     return chooses.reports[-1]
@@ -153,6 +158,15 @@ def products_for(device: Device) -> dict[str, str]:
     return {named[one.subject]: one.how for one in chooses.reports if one.subject in named}
 
 
+def experts_of(every: Sequence[Device], *, libraries: bool) -> list[dict[str, SelectionReport]]:
+    """Return for each card: form of weights -> what multiplies with it in experts, and why not the others."""
+    found = []
+    for device in every:
+        place = KernelPlace(device.platform.device_type, "bfloat16", device.probe)
+        found.append(experts_for(selector(device, libraries=libraries), place, FORMS))
+    return found
+
+
 def page() -> str:
     """Return the text of the page."""
     every = devices()
@@ -171,9 +185,17 @@ def page() -> str:
             "",
             "## Attention, in bfloat16",
             "",
+            "As this repository's distributions are installed, without the libraries that some of them are for:",
+            "",
             *_attention(every),
             "",
+            "If all these libraries were installed (each card would have its own):",
+            "",
+            *_attention(every, libraries=True),
+            "",
             "### Why not the others",
+            "",
+            "What speaks against each where its library is installed.",
             "",
             *_reasons(every),
             "",
@@ -190,11 +212,25 @@ def page() -> str:
             "",
             *_products(every),
             "",
+            "## Experts, in bfloat16",
+            "",
+            "What multiplies with experts' weights of each form, first hidden states (`experts_in`), then what their",
+            "activation gives (`experts_out`); and the same if all libraries were installed. The *reference* opens",
+            "weights to bfloat16, and its products wait for the device.",
+            "",
+            *_experts(every),
+            "",
+            "### Why not the others",
+            "",
+            "What speaks against each where its library is installed.",
+            "",
+            *_experts_reasons(every),
+            "",
             "## What cards prefer",
             "",
             "Points that platforms give to other plugins (`preferences.toml`); what is not installed is not chosen.",
             "",
-            *_preferences(),
+            *preferences_table(_PLATFORMS),
             "",
         ]
     )
@@ -210,17 +246,17 @@ def _cards(every: Sequence[Device]) -> Iterator[str]:
         yield f"| {device.title} | {device.platform.name} | {memory} GiB | {features} |"
 
 
-def _attention(every: Sequence[Device]) -> Iterator[str]:
+def _attention(every: Sequence[Device], *, libraries: bool = False) -> Iterator[str]:
     yield f"| card | {' | '.join(MODELS)} |"
     yield "|---|" + "---|" * len(MODELS)
-    for titles, cells in _alike(
-        [(device.title, [_chosen(device, asked) for asked in MODELS.values()]) for device in every]
+    for titles, cells in alike(
+        [(device.title, [_chosen(device, asked, libraries) for asked in MODELS.values()]) for device in every]
     ):
         yield f"| {_shown(titles, every)} | {' | '.join(cells)} |"
 
 
-def _chosen(device: Device, asked: dict[str, Any]) -> str:
-    report = backend_for(device, asked)
+def _chosen(device: Device, asked: dict[str, Any], libraries: bool) -> str:
+    report = backend_for(device, asked, libraries=libraries)
     return "none" if report.chosen is None else f"`{report.chosen.entry.name}`"
 
 
@@ -229,15 +265,26 @@ def _reasons(every: Sequence[Device]) -> Iterator[str]:
     told: dict[tuple[str, str], list[str]] = {}
     for device in every:
         for model, asked in MODELS.items():
-            report = backend_for(device, asked)
+            report = backend_for(device, asked, libraries=True)
             for row in report.rows:
-                why = "; ".join(row.reasons) or "a lower score"
                 if row.state != "chosen":
-                    told.setdefault((row.name, why), []).append(f"{device.platform.name}: {model}")
-    yield "| backend | why not | for |"
-    yield "|---|---|---|"
-    for (name, why), where in sorted(told.items()):
-        yield f"| `{name}` | {why.replace('|', chr(92) + '|')} | {'; '.join(dict.fromkeys(where))} |"
+                    told.setdefault((row.name, why_not(row)), []).append(f"{device.platform.name}: {model}")
+    yield from why_not_table("backend", told, len(MODELS))
+
+
+def _experts(every: Sequence[Device]) -> Iterator[str]:
+    both = (experts_of(every, libraries=False), experts_of(every, libraries=True))
+    return experts_table([device.title for device in every], *both, FORMS, lambda titles: _shown(titles, every))
+
+
+def _experts_reasons(every: Sequence[Device]) -> Iterator[str]:
+    told: dict[tuple[str, str], list[str]] = {}
+    for device, reports in zip(every, experts_of(every, libraries=True), strict=True):
+        for form, report in reports.items():
+            for row in report.rows:
+                if row.state != "chosen" and row.dist != "core":
+                    told.setdefault((row.name, why_not(row)), []).append(f"{device.platform.name}: {form}")
+    yield from why_not_table("kernel", told, len(FORMS))
 
 
 def _operations(every: Sequence[Device]) -> Iterator[str]:
@@ -246,7 +293,7 @@ def _operations(every: Sequence[Device]) -> Iterator[str]:
     yield "| operation | kernels, best first | cards |"
     yield "|---|---|---|"
     for op in ops:
-        for titles, names in _alike([(title, kernels.get(op, [])) for title, kernels in given]):
+        for titles, names in alike([(title, kernels.get(op, [])) for title, kernels in given]):
             yield f"| `{op}` | {', '.join(f'`{name}`' for name in names) or 'reference'} | {_shown(titles, every)} |"
 
 
@@ -255,29 +302,12 @@ def _products(every: Sequence[Device]) -> Iterator[str]:
     yield "| weights | form | served by | cards |"
     yield "|---|---|---|---|"
     for name, form in FORMS.items():
-        for titles, (how,) in _alike([(title, [served[name]]) for title, served in given]):
+        for titles, (how,) in alike([(title, [served[name]]) for title, served in given]):
             yield f"| {name} | `{form.shown}` | {how} | {_shown(titles, every)} |"
 
 
 def _shown(titles: str, every: Sequence[Device]) -> str:
     return "all" if titles.count(", ") + 1 == len({device.title for device in every}) else titles
-
-
-def _preferences() -> Iterator[str]:
-    yield "| platform | architectures | points | why |"
-    yield "|---|---|---|---|"
-    for name in _PLATFORMS:
-        for row in table(f"core_plugin_{name}"):
-            points = ", ".join(f"`{key.partition(':')[2]}` +{value}" for key, value in row.points.items())
-            yield f"| {name} | {', '.join(f'`{glob}`' for glob in row.arch)} | {points} | {row.why} |"
-
-
-def _alike(rows: Sequence[tuple[str, list[str]]]) -> list[tuple[str, list[str]]]:
-    """Return rows of titles and cells, those with the same cells as one."""
-    together: dict[tuple[str, ...], list[str]] = {}
-    for title, cells in rows:
-        together.setdefault(tuple(cells), []).append(title)
-    return [(", ".join(dict.fromkeys(titles)), list(cells)) for cells, titles in together.items()]
 
 
 def main() -> int:

@@ -128,6 +128,8 @@ class AttentionRequest(Record):
         head_dims: Sizes of heads of all layers, where some have others than `head_dim`.
         block_size: Tokens per KV block.
         features: What the layers need, as in `AttentionSpec.features`.
+        latents: With `latent`: sizes of latents and of rotated keys, a pair for each kind of layers; empty where they
+            are not known.
     """
 
     device_type: str
@@ -139,6 +141,7 @@ class AttentionRequest(Record):
     block_size: int
     features: frozenset[str] = frozenset()
     head_dims: frozenset[int] = frozenset()
+    latents: frozenset[tuple[int, ...]] = frozenset()
 
     @property
     def sizes(self) -> frozenset[int]:

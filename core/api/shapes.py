@@ -89,6 +89,7 @@ class ModelShape(BaseModel):
         hidden_size: Size of a hidden state.
         num_heads, num_kv_heads, head_dim: Attention geometry.
         head_dims: Sizes of heads of all layers, where some have others than `head_dim`.
+        latents: Sizes of latents and of rotated keys that layers with latent attention keep of a token.
         features: Attention features it needs (`sliding_window`, `softcap`, `alibi`, `alibi_root`, `sinks`, `chunked`,
             `value_dim`, `latent`, `picks`, `compressed`, `bidirectional`, `position_bias`).
         dtype: The checkpoint's own dtype (`bfloat16`), a hint for `--dtype auto`.
@@ -114,6 +115,7 @@ class ModelShape(BaseModel):
     num_kv_heads: int
     head_dim: int
     head_dims: frozenset[int] = frozenset()
+    latents: frozenset[tuple[int, int]] = frozenset()
     features: frozenset[str] = frozenset()
     dtype: str = "bfloat16"
     pooling: PoolingShape | None = None

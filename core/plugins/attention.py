@@ -59,6 +59,7 @@ def choose_attention(
         block_size=block_size,
         features=shape.features,
         head_dims=shape.head_dims,
+        latents=shape.latents,
     )
 
     def check(candidate: Candidate) -> Verdict:

@@ -44,7 +44,7 @@ def plan_kernels(
         return []
 
     def check(candidate: Candidate) -> Verdict:
-        return _verdict(candidate, place)
+        return kernel_verdict(candidate, place)
 
     report = SelectionReport(KERNEL.group, f"{place.device}, {place.dtype}", how="per operation, when layers are built")
     selector.reports.append(report)
@@ -99,7 +99,7 @@ def firmly_commanded(asks: Iterable[str]) -> frozenset[str]:
     return frozenset(op for op, names in parse_kernels(asks).items() if REFERENCE not in names)
 
 
-def _verdict(candidate: Candidate, place: KernelPlace) -> Verdict:
+def kernel_verdict(candidate: Candidate, place: KernelPlace) -> Verdict:
     """Return what speaks against a kernel, whatever the sizes and the form of the weights."""
     spec = candidate.spec(KernelSpec)
     request = KernelRequest(op=spec.op, device=place.device, dtype=place.dtype)

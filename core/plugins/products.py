@@ -20,7 +20,12 @@ from core.plugins.kinds import KERNEL
 from core.plugins.report import Row, SelectionReport
 from core.plugins.select import Contest
 
-KINDS: Mapping[str, str] = {"linear": "linear", "lookup": "embedding"}
+KINDS: Mapping[str, str] = {
+    "linear": "linear",
+    "lookup": "embedding",
+    "experts_in": "experts",
+    "experts_out": "experts",
+}
 """Operation -> kind of the layers that it is reported for."""
 
 

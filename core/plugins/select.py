@@ -39,6 +39,7 @@ class Selector:
         preferences: The platform's score adjustments, `"<group>:<name>" -> points`.
         reports: One report per selection so far, the failed one included.
         options: What the user gives plugins, by their names.
+        usable: Whether what plugins need has to be installed here; without, they are judged as if it were.
     """
 
     catalogue: Catalogue
@@ -46,6 +47,7 @@ class Selector:
     preferences: Mapping[str, int] = field(default_factory=dict)
     reports: list[SelectionReport] = field(default_factory=list)
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    usable: bool = True
 
     def made(self, candidate: Candidate) -> Any:
         """Return an object of a kind that is made with nothing but its options.
@@ -95,7 +97,7 @@ class Selector:
 
     def assess(self, kind: Kind, check: Check = anything) -> Contest:
         """Return every candidate of `kind` with its verdict, without choosing."""
-        candidates, failures = load_descriptors(self.catalogue.entries(kind.group))
+        candidates, failures = load_descriptors(self.catalogue.entries(kind.group), usable=self.usable)
         contest = Contest(kind, self.catalogue)
         for failure in failures:
             contest.fail(failure)

@@ -20,7 +20,9 @@ BELOW_L1 = dict.fromkeys(
 what pools."""
 
 
-LIBRARIES = {f"core-plugin-{name}" for name in ("aiter", "deepgemm", "flash-attn", "flashinfer", "xpu-kernels")}
+LIBRARIES = {
+    f"core-plugin-{name}" for name in ("aiter", "deepgemm", "flash-attn", "flashinfer", "flashmla", "xpu-kernels")
+}
 """Their libraries are made for cards, and are not here: `tests/seams` holds them to stand-ins."""
 
 OF_LIBRARIES = {"requirements_are_met", "loads_in_a_spawned_process"}

@@ -58,6 +58,23 @@ def windowed(tmp_path_factory):
     return str(tiny_model(tmp_path_factory.mktemp("models") / "mistral", "mistral_window"))
 
 
+@pytest.fixture(scope="session")
+def latents(tmp_path_factory):
+    """A model with latent attention, without experts."""
+    sizes = {"kv_lora_rank": 24, "qk_nope_head_dim": 14, "qk_rope_head_dim": 12, "v_head_dim": 10, "q_lora_rank": None}
+    plain = {"model_type": "deepseek_v2", "num_key_value_heads": 4, "first_k_dense_replace": 3}
+    unused = {"n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16, "n_shared_experts": 1}
+    return str(tiny_model(tmp_path_factory.mktemp("models") / "deepseek", **plain, **unused, **sizes))
+
+
+@pytest.fixture(scope="session")
+def sinks(tmp_path_factory):
+    """A model whose heads have sinks, every other layer with a window."""
+    sizes = {"num_local_experts": 4, "num_experts_per_tok": 2, "head_dim": 16, "sliding_window": 6}
+    plain = {"model_type": "gpt_oss", "num_hidden_layers": 2, "layer_types": ["sliding_attention", "full_attention"]}
+    return str(tiny_model(tmp_path_factory.mktemp("models") / "gpt_oss", **plain, **sizes))
+
+
 @pytest.fixture
 def prompt():
     """`prompt(length, seed)` -> a prompt of that many token ids."""

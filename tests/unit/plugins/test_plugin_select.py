@@ -29,7 +29,7 @@ class Bench:
     def __init__(self, monkeypatch, *items, hooks=None, preferences=None):
         good = [item for item in items if isinstance(item, Candidate)]
         bad = [item for item in items if isinstance(item, LoadFailure)]
-        monkeypatch.setattr(selection, "load_descriptors", lambda entries: (good, bad))
+        monkeypatch.setattr(selection, "load_descriptors", lambda entries, *, usable: (good, bad))
         catalogue = Catalogue([item.entry for item in items])
         self.selector = Selector(catalogue, hooks or Hooks(), preferences or {})
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from core.plugins.catalog import Catalogue, Entry
+from core.plugins.report import Row
 
 TOOL = Path(__file__).parents[3] / "tools" / "gpu_selection.py"
 BACKENDS = """
@@ -34,6 +35,7 @@ def amd(request, probe):
 def tool(tmp_path, monkeypatch):
     (tmp_path / "cards_backends.py").write_text(BACKENDS)
     monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.syspath_prepend(str(TOOL.parent))
     spec = importlib.util.spec_from_file_location("gpu_selection", TOOL)
     module = importlib.util.module_from_spec(spec)
     monkeypatch.setitem(__import__("sys").modules, "gpu_selection", module)
@@ -64,6 +66,46 @@ def test_cards_of_one_type_of_device_get_what_is_made_for_them(tool, monkeypatch
     assert why["gfx942"]["flash_attn"] == ("made for Hopper",)
     latent = tool.backend_for(tool.devices()[0], {"head_dim": 192, "features": {"latent"}})
     assert latent.chosen.entry.name == "slow"
+
+
+@pytest.mark.covers("ATTN-09", "ATTN-10", "MOE-04")
+def test_libraries_are_judged_as_if_they_were_installed(tool):
+    cards = {device.probe.facts["arch"]: device for device in tool.devices()}
+    latent, picks = tool.MODELS["DeepSeek V3, blocks of 64"], tool.MODELS["DeepSeek V3.2 (picks)"]
+    assert tool.backend_for(cards["9.0"], latent, libraries=True).chosen.entry.name == "flashmla"
+    assert tool.backend_for(cards["10.0"], latent, libraries=True).chosen.entry.name == "flashinfer"
+    assert tool.backend_for(cards["gfx942"], latent, libraries=True).chosen.entry.name == "aiter"
+    assert tool.backend_for(cards["9.0"], latent).chosen.entry.name == "triton"
+    more = tool.backend_for(cards["9.0"], {**latent, "num_heads": 144, "num_kv_heads": 144}, libraries=True)
+    why = {row.name: row.reasons for row in more.rows}
+    assert why["flashmla"] == ("it has at most 128 heads, the model has 144",)
+    assert why["flashinfer"] == ("its tiles of 128 queries and heads cut those of 144 heads",)
+    sparse = {row.name: row.reasons for row in tool.backend_for(cards["bmg"], picks, libraries=True).rows}
+    assert sparse["xpu_kernels"] == ("lacks latent, picks",)
+    blocks = "float8 in blocks (DeepSeek, Qwen)"
+    (hopper,), (plain,) = (tool.experts_of([cards["9.0"]], libraries=given) for given in (True, False))
+    assert hopper[blocks].how == "experts_in: deepgemm_experts_in, experts_out: deepgemm_experts_out"
+    assert plain[blocks].how == "experts_in: reference, experts_out: reference"
+    (amd,) = tool.experts_of([cards["gfx942"]], libraries=True)
+    told = {row.name: row.reasons for row in amd[blocks].rows}
+    assert told["deepgemm_experts_in"] == ("DeepGEMM is for cards of NVIDIA, not for gfx942",)
+
+
+def test_the_same_reasons_are_told_once(tool):
+    tables = __import__("gpu_tables")
+
+    def row(*reasons):
+        return Row("a", "acme", "1.0", "rejected", None, reasons)
+
+    assert tables.why_not(row("device xpu not in {cuda}", "lacks picks")) == "device xpu not in {cuda}"
+    assert tables.why_not(row("it needs 9.0, the card has 8.0", "lacks picks")) == "it needs 9.0; lacks picks"
+    assert tables.why_not(row()) == "a lower score"
+    told = {
+        ("b", "x"): ["cuda: this", "cuda: that"],
+        ("a", "x"): ["cuda: this", "cuda: that"],
+        ("c", "x"): ["xpu: that"],
+    }
+    assert list(tables.why_not_table("kernel", told, 2))[2:] == ["| `a`, `b` | x | cuda |", "| `c` | x | xpu: that |"]
 
 
 def test_the_page_is_what_the_checkout_gives(tool):

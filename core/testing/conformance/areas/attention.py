@@ -377,6 +377,8 @@ def _verdict(subject: Subject, geometry: Geometry) -> Verdict:
         num_heads=geometry.heads,
         num_kv_heads=geometry.kv_heads,
         block_size=geometry.block_size,
+        features=frozenset({"latent"} if geometry.latents_kept else ()),
+        latents=geometry.latents_kept,
     )
     verdict = request.check(spec)
     if verdict.ok and spec.refine is not None:

@@ -96,14 +96,22 @@ def _geometry(subject: Subject) -> LatentGeometry:
     if "latent" not in subject.spec(AttentionSpec).features:
         raise NotApplicable("it does not declare latent")
     base = base_geometry(subject)
-    return LatentGeometry(**{field.name: getattr(base, field.name) for field in fields(Geometry)})
+    small = LatentGeometry(**{field.name: getattr(base, field.name) for field in fields(Geometry)})
+    deepseek = replace(small, latent_dim=512, rope_dim=64, key_dim=128, value_dim=128)
+    for one in (small, deepseek):
+        if _supported(subject, one):
+            return one
+    raise NotApplicable("it takes neither small latents nor those of DeepSeek V3")
+
+
+def _supported(subject: Subject, geometry: LatentGeometry) -> bool:
+    return supports(subject, replace(geometry, head_dim=geometry.key_dim + geometry.rope_dim, kv_heads=geometry.heads))
 
 
 def _every(subject: Subject, geometries: Iterable[LatentGeometry]) -> None:
     """Run prompts, a later piece and single tokens with every geometry that the plugin supports."""
     for geometry in geometries:
-        size = geometry.key_dim + geometry.rope_dim
-        if supports(subject, replace(geometry, head_dim=size, kv_heads=geometry.heads)):
+        if _supported(subject, geometry):
             bench = LatentBench(subject, geometry, (37, 18, 100))
             for counts in ((35, 0, 80), (1, 17, 19), (1, 1, 1)):
                 bench.step(counts)

@@ -27,6 +27,11 @@ class LatentGeometry(Geometry):
     value_dim: int = 24
     layers: int = 1
 
+    @property
+    def latents_kept(self) -> frozenset[tuple[int, int]]:
+        """What `AttentionRequest.latents` says of it."""
+        return frozenset({(self.latent_dim, self.rope_dim)})
+
     def latents(self) -> list[LatentSite]:
         """Return the layers."""
         scale = (self.key_dim + self.rope_dim) ** -0.5

@@ -48,6 +48,11 @@ class Geometry:
     chunk: int | None = None
     sinks: bool = False
 
+    @property
+    def latents_kept(self) -> frozenset[tuple[int, int]]:
+        """What `AttentionRequest.latents` says of it."""
+        return frozenset()
+
     def sites(self) -> list[AttentionSite]:
         """Return one layer for each pair of window and soft cap."""
         scale = self.head_dim**-0.5

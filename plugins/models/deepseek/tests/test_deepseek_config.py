@@ -72,6 +72,7 @@ def test_what_nobody_computes_is_refused():
 
 def test_the_shape_names_the_feature_and_the_sizes():
     found = shape(SMALL)
+    assert found.latents == {(512, 64)}
     assert found.features == {"latent"}
     assert (found.num_heads, found.num_kv_heads, found.head_dim) == (4, 4, 192)
     sizes = {one.name: [size for _, size in one.dims] for one in found.weights}

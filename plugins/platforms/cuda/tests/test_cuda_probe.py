@@ -130,7 +130,8 @@ def test_a_card_is_told_with_what_it_can_do(name, floats):
         ("A100", "flashinfer"),
         ("H100", "flash_attn_3"),
         ("B200", "flashinfer"),
-        ("GB300", "cutlass_mla"),
+        ("GB300", "flashinfer"),
+        ("H100", "flashmla"),
         ("RTX 5090", "flashinfer"),
     ],
 )

@@ -1,1 +1,1 @@
-"""Paged attention by FlashInfer."""
+"""Paged and latent attention by FlashInfer."""

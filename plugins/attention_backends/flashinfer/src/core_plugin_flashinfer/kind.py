@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 
-from core.api.attention import AttentionContext, AttentionSite
+from core.api.attention import AttentionSite, LatentSite
 
 
 class Kind(NamedTuple):
@@ -15,6 +15,7 @@ class Kind(NamedTuple):
     Attributes:
         window: Keys before its own that a query sees; -1: all.
         cap: 0: none.
+        sinks: Whether each head has one.
     """
 
     heads: int
@@ -23,28 +24,33 @@ class Kind(NamedTuple):
     scale: float
     window: int
     cap: float
+    sinks: bool
 
     @property
     def tensor_cores(self) -> bool:
         """Whether decoding has enough heads to a kv head to fill tiles of products."""
         return self.heads // self.kv_heads >= 4
 
-    def arguments(self, ctx: AttentionContext, *, splits: bool) -> dict[str, Any]:
-        """Return what both wrappers' `plan` takes by name."""
-        named: dict[str, Any] = {
-            "window_left": self.window,
-            "logits_soft_cap": self.cap,
-            "sm_scale": self.scale,
-            "q_data_type": ctx.dtype,
-            "kv_data_type": ctx.kv_dtype,
-        }
-        return named if splits else {**named, "disable_split_kv": True}
+
+class LatentKind(NamedTuple):
+    """Geometry of layers with latent attention that share a plan."""
+
+    heads: int
+    latent_dim: int
+    rope_dim: int
+    scale: float
 
 
 def kind_of(site: AttentionSite) -> Kind:
     """Return the kind of a layer."""
     window = -1 if site.window is None else site.window - 1
-    return Kind(site.num_heads, site.num_kv_heads, site.head_dim, site.scale, window, site.softcap or 0.0)
+    geometry = (site.num_heads, site.num_kv_heads, site.head_dim, site.scale)
+    return Kind(*geometry, window, site.softcap or 0.0, site.sinks)
+
+
+def latent_kind_of(site: LatentSite) -> LatentKind:
+    """Return the kind of a layer with latent attention."""
+    return LatentKind(site.num_heads, site.latent_dim, site.rope_dim, site.scale)
 
 
 def largest(dtype: torch.dtype) -> float:

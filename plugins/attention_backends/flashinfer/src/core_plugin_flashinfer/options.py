@@ -16,5 +16,5 @@ class FlashInferOptions(BaseModel):
     splits: bool = Field(
         True,
         description="Whether long contexts are computed in splits, which the library chooses by all rows of the step. "
-        "Without, a row's numbers do not depend on the others (needs FlashInfer 0.3), and few rows take longer.",
+        "Without, a row's numbers do not depend on the others, and few rows take longer; latent attention is refused.",
     )

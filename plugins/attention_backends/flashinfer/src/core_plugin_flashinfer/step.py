@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +11,7 @@ import torch
 from core_plugin_accelerator.paged import PagedPlan, pages
 from torch import Tensor
 
-from core_plugin_flashinfer.kind import Kind
+from core_plugin_flashinfer.kind import Kind, LatentKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,12 @@ class InferPlan:
     """
 
     paged: PagedPlan
-    wrappers: dict[Kind, Any] = field(default_factory=dict)
+    wrappers: dict[Kind | LatentKind, Any] = field(default_factory=dict)
+
+    @property
+    def slots(self) -> Tensor:
+        """Where latents go."""
+        return self.paged.slots
 
     @property
     def key_slots(self) -> Tensor:
@@ -46,11 +52,62 @@ class Pages:
         starts: `(rows + 1,)` int32 on the host, where each row's pages begin.
         places: `(pages,)` int32 on the device.
         last: `(rows,)` int32 on the host, tokens in each row's last page.
+        lengths: `(rows,)` int32 on the host, tokens of each row in the cache.
     """
 
     starts: Tensor
     places: Tensor
     last: Tensor
+    lengths: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class StepPages:
+    """What plans of all kinds of layers are made of.
+
+    Attributes:
+        paged: The step.
+        seq_lens: `(rows,)` tokens of each row in the cache, on the host.
+        size: Tokens of a page.
+        begins: `(rows + 1,)` offsets of each row's tokens in the step, on the host.
+        pages: Those of all rows.
+        single: Whether every row has one token in the step.
+    """
+
+    paged: PagedPlan
+    seq_lens: np.ndarray
+    size: int
+    begins: np.ndarray
+    pages: Pages
+    single: bool
+
+    @property
+    def starts(self) -> Tensor:
+        """The offsets as the library reads them: int32 on the host."""
+        return torch.from_numpy(self.begins.astype(np.int32, copy=False))
+
+    def busy(self) -> StepPages:
+        """Return the same without rows that have no token in the step."""
+        counts = np.diff(self.begins)
+        if (counts > 0).all():
+            return self
+        kept = np.flatnonzero(counts)
+        there = torch.from_numpy(kept).to(self.paged.tables.device, non_blocking=True)
+        lens = self.seq_lens[kept]
+        found = pages_of(self.paged.tables[there], self.paged.lengths[there], lens, self.size)
+        begins = np.append(self.begins[kept], self.begins[-1])
+        return StepPages(self.paged, lens, self.size, begins, found, self.single)
+
+
+def step_pages(paged: PagedPlan, seq_lens: np.ndarray, size: int, starts: np.ndarray | None = None) -> StepPages:
+    """Return the pages of a step.
+
+    Args:
+        starts: Offsets of each row's tokens; None: every row has one.
+    """
+    begins = np.arange(len(seq_lens) + 1) if starts is None else starts
+    found = pages_of(paged.tables, paged.lengths, seq_lens, size)
+    return StepPages(paged, seq_lens, size, begins, found, paged.single)
 
 
 def pages_of(tables: Tensor, lengths: Tensor, seq_lens: np.ndarray, size: int) -> Pages:
@@ -59,4 +116,10 @@ def pages_of(tables: Tensor, lengths: Tensor, seq_lens: np.ndarray, size: int) -
     counts = -(-lens // size)
     starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
     last = np.where(lens > 0, (lens - 1) % size + 1, 0).astype(np.int32)
-    return Pages(torch.from_numpy(starts), pages(tables, lengths, lens, size), torch.from_numpy(last))
+    host = [torch.from_numpy(one) for one in (starts, last, lens.astype(np.int32))]
+    return Pages(host[0], pages(tables, lengths, lens, size), *host[1:])
+
+
+def index_memory(sizes: Sequence[int], device: torch.device) -> list[Tensor]:
+    """Return memory for so many indices each."""
+    return [torch.zeros(size, dtype=torch.int32, device=device) for size in sizes]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import torch
@@ -49,3 +49,9 @@ class Turns:
         mine = self._all[self._next]
         self._next = (self._next + 1) % TURNS
         return mine.plan(*arguments, **named)
+
+
+def wrapper_of(plan: Any, kind: Hashable) -> Any:
+    """Return the planned wrapper of layers of a kind."""
+    found = plan.wrappers[kind]
+    return found.wrapper if isinstance(found, Fenced) else found

@@ -1,1 +1,1 @@
-"""Paged attention and products by AITER."""
+"""Paged and latent attention, and products, by AITER."""

@@ -13,16 +13,16 @@ AITER = AttentionSpec(
     name="aiter",
     impl="core_plugin_aiter.attention:AiterAttention",
     api=2,
-    summary="Paged attention by AITER, for AMD Instinct",
+    summary="Paged and latent attention by AITER, for AMD Instinct",
     band=3,
     imports=("aiter",),
     # ROCm's type is `cuda`.
     devices=frozenset({"cuda"}),
     dtypes=DTYPES,
     kv_dtypes=DTYPES,
-    head_dims=frozenset({64, 128}),
+    head_dims=frozenset({64, 128, 192}),
     refine="core_plugin_aiter.fits:attention",
-    features=frozenset({"softcap", "alibi", "replayable"}),
+    features=frozenset({"sliding_window", "softcap", "sinks", "alibi", "latent", "replayable"}),
 )
 
 

@@ -53,6 +53,7 @@ def described(decoder: Decoder) -> ModelShape:
         num_kv_heads=heads[0][1],
         head_dim=heads[0][2],
         head_dims=frozenset(attention.head_dim for attention in attentions),
+        latents=frozenset((one.latent_dim, one.rope_dim) for one in attentions if isinstance(one, LatentAttention)),
         features=frozenset(_features(decoder)),
         dtype=decoder.dtype,
         pooling=decoder.pooling,

@@ -21,6 +21,7 @@ class PagedPlan:
         tables, starts, lengths: As in `BatchView`, on the device.
         ends: `(rows + 1,)` int32 on the device, where each row's keys would begin if those of all rows were one behind
             the other.
+        slots: As in `BatchView`: rows of a cache seen as `(num_blocks * block_size, ...)`.
         key_slots, value_slots: `(tokens,)` int64 on the device, rows of the cache seen as `(num_blocks * 2 *
             block_size, ...)`.
         max_query, max_length: Most tokens of a row in the step, and in the cache.
@@ -31,6 +32,7 @@ class PagedPlan:
     starts: Tensor
     lengths: Tensor
     ends: Tensor
+    slots: Tensor
     key_slots: Tensor
     value_slots: Tensor
     max_query: int
@@ -69,7 +71,8 @@ class PagedBackend(ABC):
         keys += torch.div(batch.slots, size, rounding_mode="floor") * size
         counts = np.diff(batch.query_starts)
         most = (batch.max_query_len, batch.max_seq_len)
-        return PagedPlan(batch.block_tables, starts, lengths, ends, keys, keys + size, *most, counts, batch.seq_lens)
+        places = (batch.slots, keys, keys + size)
+        return PagedPlan(batch.block_tables, starts, lengths, ends, *places, *most, counts, batch.seq_lens)
 
     def fixed_plan(self, shape: StepShape) -> PagedPlan:
         """Return a plan in memory of its own that captured graphs read; `refresh` fills it."""
@@ -79,6 +82,7 @@ class PagedBackend(ABC):
             torch.arange(rows + 1, dtype=torch.int32, device=device),
             torch.ones(rows, dtype=torch.int32, device=device),
             torch.arange(rows + 1, dtype=torch.int32, device=device),
+            torch.zeros(rows, dtype=torch.int64, device=device),
             torch.zeros(rows, dtype=torch.int64, device=device),
             torch.full((rows,), size, dtype=torch.int64, device=device),
             1,
@@ -93,6 +97,7 @@ class PagedBackend(ABC):
         plan.tables.copy_(batch.block_tables)
         plan.lengths.copy_(batch.on_device()[1])
         torch.cumsum(plan.lengths, 0, dtype=torch.int32, out=plan.ends[1:])
+        plan.slots.copy_(batch.slots)
         torch.div(batch.slots, size, rounding_mode="floor", out=plan.key_slots)
         plan.key_slots.mul_(size).add_(batch.slots)
         torch.add(plan.key_slots, size, out=plan.value_slots)
