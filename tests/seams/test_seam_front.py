@@ -139,8 +139,9 @@ def test_a_body_is_held_to_the_servers_limits(ask):
 
 
 def test_routes_are_served_only_when_asked_for(plugins, llama):
+    """But those that are served wherever they are installed."""
     plugins("routes")
-    assert resolve(_select(llama)).config.plan.of("core.routes") == []
+    assert [one.name for one in resolve(_select(llama)).config.plan.of("core.routes")] == ["anthropic"]
 
 
 def test_a_route_outside_its_prefix_stops_the_start(plugins, llama):

@@ -12,7 +12,6 @@ from core.engine.participants.grammars import Grammar, Thinking
 from core.engine.sampling import SamplingParams
 from core.frontend.answering.parsing import AnswerParser
 from core.frontend.answering.thinking import after_thinking
-from core.server.errors import ApiError
 from core.server.openai.protocol import ChatBody, CompletionBody
 from core.server.openai.structured import requested_grammar
 
@@ -157,7 +156,7 @@ def test_plain_text_is_no_grammar(fields):
     ids=lambda value: str(value)[:50],
 )
 def test_what_is_wrong_is_named(fields, param):
-    with pytest.raises((ApiError, RequestError)) as caught:
+    with pytest.raises(RequestError) as caught:
         of(**fields)
     assert caught.value.param.startswith(param)
     assert caught.value.status == 400
@@ -177,7 +176,7 @@ def test_styles_are_written_into_the_schema():
     assert found == {**SCHEMA, "x-whitespace": "none"}
     found = json.loads(of(guided_json=SCHEMA, guided_whitespace_pattern="[ ]?").value)
     assert found == {**SCHEMA, "x-whitespace": "[ ]?"}
-    with pytest.raises(ApiError, match="needs guided_json"):
+    with pytest.raises(RequestError, match="needs guided_json"):
         of(guided_whitespace_pattern="[ ]?")
     assert (
         of(structured_outputs={"json_object": True, "disable_any_whitespace": True}).value == '{"x-whitespace": "none"}'
