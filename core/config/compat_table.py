@@ -55,7 +55,7 @@ def _switches(names: str, why: str) -> tuple[Foreign, ...]:
 
 _WORKERS = "This version runs one worker on one device: leave it at 1."
 _NODES = "This version runs on one node."
-_GRAPHS = "How steps are captured and replayed is the platform's business and needs no flag."
+_GRAPHS = "--graphs says which steps run by captured graphs; --opt cuda.graph_sizes and cuda.graph_tokens which sizes."
 _DRAFTS = "Speculative decoding is chosen with --drafter NAME (see `core plugins list`) and --draft-tokens N."
 _LORA = "LoRA adapters are not available in this version."
 _TEXT = "This version takes text only."
@@ -148,7 +148,7 @@ _PARALLEL = (
     _switch("--grpc", "The server speaks HTTP; routes of plugins are added with --route.", "false"),
 )
 _COMPILE = (
-    _switch("--enforce-eager", _GRAPHS),
+    _switch("--enforce-eager", _GRAPHS, "false", true=("--graphs", "none")),
     _one("--compilation-config -cc", _GRAPHS),
     _one("--optimization-level -O", _GRAPHS),
     _one("--max-seq-len-to-capture", _GRAPHS),

@@ -91,6 +91,24 @@ def test_a_device_of_its_own_gives_the_same(plugins, llama, wanted, depth, engin
     assert stats["prefix_hits"] > 0 and (engine != "preempted" or stats["preemptions"] > 0)
 
 
+@pytest.mark.covers("COMP-03")
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("depth", range(3))
+def test_prompts_by_graphs_give_the_same(plugins, llama, wanted, depth, engine):
+    """Pieces of prompts, prefixes from the cache, preempted rows and drafts; a few steps are wider than any graph."""
+    plugins("fake_device")
+    with LLM(llama, **ENGINE, **ENGINES[engine], platform="fake", graphs="full", overlap_depth=depth) as llm:
+        tokens, scores = answers(llm)
+        stats, facts = llm.call("stats"), llm._engine.ready.facts
+        replayed = llm._engine._core.loop.executor._worker._platform.graphs.replayed
+    assert tokens == wanted[0]
+    for found, due in zip(scores, wanted[1], strict=True):
+        np.testing.assert_allclose(found, due, atol=1e-4)
+    assert facts["graphs"] == "full: 4 captured, of up to 6 rows; 2 with prompts, of up to 24 tokens"
+    assert stats["prefix_hits"] > 0 and (engine != "preempted" or stats["preemptions"] > 0)
+    assert {8, 24} < set(replayed) and 0.6 * stats["steps"] < len(replayed) <= stats["steps"]
+
+
 TWO = SamplingParams(temperature=0.0, max_tokens=12, ignore_eos=True)
 
 
@@ -143,7 +161,7 @@ def test_steps_of_one_token_run_by_graphs_and_others_as_they_are(plugins, two):
     plugins("fake_device")
     due, _, _ = two(platform="cpu")
     found, facts, platform = two(platform="fake")
-    assert found == due and facts["graphs"] == "4 captured, of up to 6 rows"
+    assert found == due and facts["graphs"] == "decode: 4 captured, of up to 6 rows"
     assert platform.graphs.captured == [6, 4, 2, 1] and set(platform.graphs.replayed) == {2}
     assert len(platform.graphs.replayed) >= 11
 
@@ -174,6 +192,24 @@ def test_a_backend_without_fixed_plans_runs_eagerly_and_says_so(plugins, two):
     found, facts, platform = two(platform="fake", attention_backend="traced")
     assert found == due and not platform.graphs.captured
     assert facts["graphs"].startswith("none: attention backend 'traced' (seam-attention 1.0) makes no plans for them")
+
+
+def test_a_model_with_states_has_no_graphs_of_prompts_and_says_so(plugins, remembers, prompt):
+    plugins("fake_device")
+    with LLM(remembers, **ENGINE, num_blocks=64, platform="fake", graphs="full") as llm:
+        llm.generate([prompt(9)], TWO)
+        facts, graphs = llm._engine.ready.facts, llm._engine._core.loop.executor._worker._platform.graphs
+    assert facts["graphs"].startswith("decode: 4 captured, of up to 6 rows; prompts run without: model ")
+    assert "keeps recurrent states" in facts["graphs"] and set(graphs.captured) == {6, 4, 2, 1}
+
+
+@pytest.mark.parametrize("platform", ["fake", "cpu"])
+def test_graphs_are_off_where_the_user_says_so(plugins, two, platform):
+    plugins("fake_device")
+    due, _, _ = two(platform="cpu")
+    found, facts, opened = two(platform=platform, graphs="none")
+    assert found == due and facts["graphs"] == "none: as --graphs says"
+    assert platform == "cpu" or not opened.graphs.captured
 
 
 def test_the_cache_is_a_part_of_what_the_widest_step_leaves(plugins, two, monkeypatch):

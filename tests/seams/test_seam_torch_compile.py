@@ -36,8 +36,8 @@ def home(tmp_path, monkeypatch):
 
 def tokens(plugins, model, prompts, backend="off", **further):
     """Return the tokens, and the model's `forward`."""
-    options = {"accelerator": {"graphs": False}, "torch_compile": {"backend": backend, **further}}
-    with LLM(model, **ENGINE, platform="accelerator", plugin_options=options) as llm:
+    options = {"torch_compile": {"backend": backend, **further}}
+    with LLM(model, **ENGINE, platform="accelerator", graphs="none", plugin_options=options) as llm:
         found = [one.outputs[0].token_ids for one in llm.generate(prompts, GREEDY)]
         found += [one.outputs[0].token_ids for one in llm.generate(prompts[:1], GREEDY)]
         return found, llm._engine._core.loop.executor._worker._loaded.model.forward

@@ -58,6 +58,19 @@ def test_chunks_prefixes_and_graphs_give_the_tokens_of_the_reference(plugins, ll
     assert stats["prefix_hits"] > 0 and platform.graphs.replayed and platform.queue().waits == 0
 
 
+@pytest.mark.exhaustive
+@pytest.mark.covers("ATTN-05", "COMP-03")
+@pytest.mark.parametrize("depth", range(3))
+def test_prompts_by_captured_graphs_give_the_same(plugins, llama, prompts, due, depth):
+    plugins("fake_device", "triton_interpreted")
+    options = {"attention_backend": "triton_interpreted", "graphs": "full", "overlap_depth": depth}
+    found = answers(llama, prompts, platform="fake", **options)
+    same(found, due)
+    _, _, stats, platform = found
+    assert stats["prefix_hits"] > 0 and platform.queue().waits == 0
+    assert 24 in platform.graphs.replayed and len(platform.graphs.replayed) == stats["steps"]
+
+
 @pytest.mark.covers("ATTN-05")
 def test_preempted_rows_without_graphs_give_the_same(plugins, llama, prompts):
     plugins("fake_device", "triton_interpreted")

@@ -317,7 +317,7 @@ def test_a_file_written_for_vllm(tmp_path):
         ("tp", None),
         ("async-scheduling", ["true; false: --overlap-depth 0"]),
         ("max-log-len", ["accepted     any"]),
-        ("enforce-eager", ["no value", "platform"]),
+        ("enforce-eager", ["false; true: --graphs none"]),
     ],
 )
 def test_a_foreign_flag_is_explained(capsys, name, said):
