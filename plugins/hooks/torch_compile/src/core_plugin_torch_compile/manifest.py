@@ -22,7 +22,7 @@ def core_layer(site: Any, layer: Any, options: Mapping[str, Any]) -> Any:
         return None
     from core_plugin_torch_compile.opaque import opaque
 
-    return opaque(layer)
+    return opaque(layer, site)
 
 
 @hookimpl
