@@ -100,18 +100,18 @@ class _Replay:
                 require(error <= allowed, f"{text}, allowed {allowed:g}")
 
     def _memory(self) -> BatchView:
-        device, size = self.bench.device, self.bench.geometry.block_size
+        device, size, shape = self.bench.device, self.bench.geometry.block_size, self.shape
+        starts, lengths = np.arange(_ROWS + 1, dtype=np.int32), np.ones(_ROWS, dtype=np.int32)
+        if shape.max_query_len > 1:  # all is padding
+            starts[:-1], starts[-1], lengths[-1] = 0, shape.num_tokens, shape.num_tokens
         return BatchView(
-            query_starts=np.arange(_ROWS + 1, dtype=np.int32),
-            seq_lens=np.ones(_ROWS, dtype=np.int32),
+            query_starts=starts,
+            seq_lens=lengths,
             block_tables=torch.zeros(_ROWS, -(-_LONGEST // size), dtype=torch.int32, device=device),
-            slots=torch.zeros(self.shape.num_tokens, dtype=torch.int64, device=device),
-            max_query_len=self.shape.max_query_len,
+            slots=torch.zeros(shape.num_tokens, dtype=torch.int64, device=device),
+            max_query_len=shape.max_query_len,
             max_seq_len=_LONGEST,
-            twins=(
-                torch.arange(_ROWS + 1, dtype=torch.int32, device=device),
-                torch.ones(_ROWS, dtype=torch.int32, device=device),
-            ),
+            twins=(torch.tensor(starts, device=device), torch.tensor(lengths, device=device)),
         )
 
 
