@@ -9,6 +9,7 @@ import pytest
 import torch
 from core_plugin_torch_compile import forward as compiled_forward
 from core_plugin_torch_compile.manifest import core_layer, core_model_loaded
+from core_plugin_torch_compile.options import LOGGER
 from core_plugin_torch_compile.sources import key_of
 from core_plugin_torch_compile.store import Store
 
@@ -125,7 +126,7 @@ def test_off_is_nothing():
     ids=["spans", "breaks"],
 )
 def test_a_model_is_compiled_in_the_pieces_between_its_attention_layers(caplog, site, fewest, most):
-    caplog.set_level(logging.INFO, "core_plugin_torch_compile")
+    caplog.set_level(logging.INFO, LOGGER)
     model, plain = toy(site, backend="eager", cache=False), toy()
     for tokens in (5, 7, 1, 6, 1, 11):
         torch.testing.assert_close(model.forward(step_of(tokens)), plain.forward(step_of(tokens)))
@@ -187,7 +188,7 @@ def test_an_attention_layer_is_its_own_but_for_what_steps_call():
 
 
 def test_what_it_saves_is_printed_after_so_many_steps(caplog):
-    caplog.set_level(logging.INFO, "core_plugin_torch_compile")
+    caplog.set_level(logging.INFO, LOGGER)
     model = toy(backend="eager", cache=False, measure=2)
     model.forward(step_of(4))
     assert "a step of" not in caplog.text
@@ -225,7 +226,7 @@ def artifacts(monkeypatch):
 
 @pytest.mark.covers("COMP-07")
 def test_a_later_start_gets_what_an_earlier_one_compiled(home, artifacts, caplog):
-    caplog.set_level(logging.INFO, "core_plugin_torch_compile")
+    caplog.set_level(logging.INFO, LOGGER)
     for start in range(2):
         torch._dynamo.reset()
         model = toy(backend="eager")
@@ -305,7 +306,7 @@ def test_the_tokens_are_those_without(plugins, llama, prompt, caplog, backend):
     prompts = [prompt(9), prompt(4, 1), prompt(30, 2)]
     due, plain = tokens(plugins, llama, prompts)
     assert not isinstance(plain, compiled_forward.CompiledForward)
-    caplog.set_level(logging.INFO, "core_plugin_torch_compile")
+    caplog.set_level(logging.INFO, LOGGER)
     found, forward = tokens(plugins, llama, prompts, backend, measure=2)
     assert found == due and forward.seconds > 0
     assert forward.graphs == 2 * (LAYERS + 1)  # whole spans, for several tokens and for one
@@ -326,7 +327,7 @@ def test_compile_is_a_flag_and_says_what_it_costs_and_saves(plugins, llama, prom
             return found, llm._engine.ready.facts["graphs"]
 
     due, facts = started()
-    caplog.set_level(logging.INFO, "core_plugin_torch_compile")
+    caplog.set_level(logging.INFO, LOGGER)
     assert started(compile=True) == (due, facts)
     assert "pieces by inductor in" in caplog.text and "a step of 1 token takes" in caplog.text
     assert "without what an earlier start left" not in caplog.text

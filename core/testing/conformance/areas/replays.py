@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -38,7 +38,8 @@ class _Replay:
             raise NotApplicable(f"it does not declare {feature}")
         windows = (None, 7) if "sliding_window" in spec.features else (None,)
         self.bench = PagedBench(subject, replace(base_geometry(subject), windows=windows), (40, 30, 100, 9))
-        before, self.counts = _PROMPTS if prompts else _SINGLE
+        before, counts = _PROMPTS if prompts else _SINGLE
+        self.counts: Sequence[Sequence[int]] = counts
         self.bench.step(before, check=False)
         self.shape = StepShape(_TOKENS, _ROWS, _TOKENS, _LONGEST) if prompts else StepShape(_ROWS, _ROWS, 1, _LONGEST)
         self.batch = self._memory()

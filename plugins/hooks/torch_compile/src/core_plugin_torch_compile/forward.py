@@ -13,6 +13,7 @@ from torch._dynamo.exc import TorchDynamoException
 
 from core_plugin_torch_compile.measure import Comparison
 from core_plugin_torch_compile.operations import use
+from core_plugin_torch_compile.options import LOGGER
 from core_plugin_torch_compile.sources import key_of
 from core_plugin_torch_compile.spans import in_spans
 from core_plugin_torch_compile.step import traced
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from core.api.layers import StepInputs
     from core_plugin_torch_compile.options import CompileOptions
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger(LOGGER)
 
 LAYERS = 4096
 """Forms of one piece of code: each layer of a model has its own. torch would give up after eight."""

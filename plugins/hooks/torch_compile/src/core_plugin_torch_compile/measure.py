@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from core_plugin_torch_compile.options import LOGGER
+
 if TYPE_CHECKING:
     from torch import Tensor
 
     from core.api.layers import StepInputs
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger(LOGGER)
 
 Forward = Callable[["StepInputs"], "Tensor"]
 

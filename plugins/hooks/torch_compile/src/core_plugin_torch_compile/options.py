@@ -6,6 +6,9 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+LOGGER = "core.plugins.torch_compile"
+"""Its messages are among core's, which `core serve` shows from the level info on; of other loggers it shows warnings."""
+
 
 class CompileOptions(BaseModel):
     """Whether, and how, models are compiled."""
