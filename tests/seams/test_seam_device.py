@@ -61,14 +61,19 @@ RECURRENT = {"qwen3_5": "qwen_next", "recurrent_gemma": "gemma", "mamba": "mamba
 """Row -> its plugin: delta rules, decaying sums, and state spaces without any attention."""
 
 
+def written(family, name, folder):
+    """Write the tiny checkpoint of a row of a family's plugin; return where it is."""
+    spec = spec_from_file_location("rows_of_a_family", FAMILIES / family / "tests" / "rows.py")
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    (row,) = [row for row in module.ROWS if row.name == name]
+    return str(row.write(folder / row.name))
+
+
 @pytest.fixture(params=RECURRENT)
 def remembers(request, tmp_path):
     """A model with recurrent states."""
-    spec = spec_from_file_location("rows_of_a_family", FAMILIES / RECURRENT[request.param] / "tests" / "rows.py")
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    (row,) = [row for row in module.ROWS if row.name == request.param]
-    return str(row.write(tmp_path / row.name))
+    return written(RECURRENT[request.param], request.param, tmp_path)
 
 
 @pytest.fixture(scope="module")
@@ -107,6 +112,28 @@ def test_prompts_by_graphs_give_the_same(plugins, llama, wanted, depth, engine):
     assert facts["graphs"] == "full: 4 captured, of up to 6 rows; 2 with prompts, of up to 24 tokens"
     assert stats["prefix_hits"] > 0 and (engine != "preempted" or stats["preemptions"] > 0)
     assert {8, 24} < set(replayed) and 0.6 * stats["steps"] < len(replayed) <= stats["steps"]
+
+
+OTHERS = {"gemma2": "gemma", "mpt": "mpt", "minicpm3": "minicpm"}
+"""Row -> its plugin: two cache groups, one of windows, and caps; slopes; latents."""
+
+
+@pytest.mark.exhaustive
+@pytest.mark.covers("COMP-03")
+@pytest.mark.parametrize("name", OTHERS)
+def test_prompts_by_graphs_of_other_attention_give_the_same(plugins, prompt, tmp_path, name):
+    plugins("fake_device")
+    model = written(OTHERS[name], name, tmp_path)
+    prompts = [prompt(length, seed) for seed, length in enumerate((40, 1, 23, 40, 9, 5, 17, 3))]
+
+    def answered(**options):
+        with LLM(model, **ENGINE, num_blocks=64, **options) as llm:
+            found = [[out.outputs[0].token_ids for out in llm.generate(prompts, TWO)] for _ in range(2)]
+            return found, llm._engine._core.loop.executor._worker._platform
+
+    due, _ = answered(platform="cpu")
+    found, platform = answered(platform="fake", graphs="full")
+    assert found == due and {8, 24} < set(platform.graphs.replayed)
 
 
 TWO = SamplingParams(temperature=0.0, max_tokens=12, ignore_eos=True)

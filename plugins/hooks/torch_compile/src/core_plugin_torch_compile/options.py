@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 LOGGER = "core.plugins.torch_compile"
-"""Its messages are among core's, which `core serve` shows from the level info on; of other loggers it shows warnings."""
+"""Its messages are among those of core, which are shown from the level info on; of others only warnings are."""
 
 
 class CompileOptions(BaseModel):
