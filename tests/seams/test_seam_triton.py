@@ -109,3 +109,16 @@ def test_families_with_windows_caps_sinks_chunks_and_slopes(plugins, tmp_path, p
     model = str(row_of(FAMILIES[name], name).write(tmp_path / name))
     due = answers(model, prompts, platform="cpu", attention_backend="torch_sdpa")
     same(answers(model, prompts, platform="fake", attention_backend=backend), due)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.covers("COMP-03")
+@pytest.mark.parametrize(("family", "name"), [("gemma", "gemma2"), ("minicpm", "minicpm3")])
+def test_prompts_by_captured_graphs_of_two_groups_and_of_latents(plugins, tmp_path, prompts, family, name):
+    plugins("fake_device", "triton_interpreted")
+    model = str(row_of(family, name).write(tmp_path / name))
+    due = answers(model, prompts, tokens=4, platform="cpu", attention_backend="torch_sdpa")
+    options = {"attention_backend": "triton_interpreted", "graphs": "full"}
+    found = answers(model, prompts, tokens=4, platform="fake", **options)
+    same(found, due)
+    assert 24 in found[3].graphs.replayed and len(found[3].graphs.replayed) == found[2]["steps"]
