@@ -121,8 +121,9 @@ def test_off_is_nothing():
 @pytest.mark.parametrize(
     ("site", "fewest", "most"),
     # Before, between and behind the attention of three layers; for several tokens and for one. Where pieces end at what
-    # torch may not see, there are two in each layer: what is between layers runs as it is.
-    [(SITE, 4 * 2, 4 * 2), (OTHER, 6, 12)],
+    # torch may not see, there are two in each layer: what is between layers runs as it is, and of what comes out of it
+    # torch learns with the second step that its sizes differ.
+    [(SITE, 4 * 2, 4 * 2), (OTHER, 6, 18)],
     ids=["spans", "breaks"],
 )
 def test_a_model_is_compiled_in_the_pieces_between_its_attention_layers(caplog, site, fewest, most):
@@ -294,6 +295,9 @@ def test_pieces_that_cannot_be_kept_or_used_end_nothing(home, artifacts, monkeyp
 LAYERS = 3
 """Of the tiny Llama."""
 
+TRACES = 3
+"""Of whole spans: for several tokens, for one, and before with the small cache of the step that measures memory."""
+
 
 # -- engines -----------------------------------------------------------------------------------------------------------
 
@@ -307,29 +311,28 @@ def test_the_tokens_are_those_without(plugins, llama, prompt, caplog, backend):
     due, plain = tokens(plugins, llama, prompts)
     assert not isinstance(plain, compiled_forward.CompiledForward)
     caplog.set_level(logging.INFO, LOGGER)
-    found, forward = tokens(plugins, llama, prompts, backend, measure=2)
+    found, forward = tokens(plugins, llama, prompts, backend, measure=3)
     assert found == due and forward.seconds > 0
-    assert forward.graphs == 2 * (LAYERS + 1)  # whole spans, for several tokens and for one
+    assert forward.graphs == TRACES * (LAYERS + 1)
     assert f"pieces by {backend} in" in caplog.text and "a step of 1 token takes" in caplog.text
 
 
 @pytest.mark.exhaustive
 @pytest.mark.timeout(1200)
-def test_compile_is_a_flag_and_says_what_it_costs_and_saves(plugins, llama, prompt, caplog, monkeypatch):
-    """`--compile` is inductor, cold and then from what is kept; a graph holds what was compiled."""
+def test_compile_is_a_flag_and_says_what_it_costs_and_saves(plugins, llama, prompt, caplog, home):
+    """`--compile` is inductor; graphs hold what was compiled, and a later start has what this one kept."""
     plugins("fake_accelerator")
-    prompts = [prompt(9), prompt(4, 1)]
 
     def started(**options):
-        torch._dynamo.reset()
         with LLM(llama, **ENGINE, platform="accelerator", **options) as llm:
-            found = [one.outputs[0].token_ids for one in llm.generate(prompts, GREEDY)]
-            return found, llm._engine.ready.facts["graphs"]
+            found = [one.outputs[0].token_ids for one in llm.generate([prompt(9), prompt(4, 1)], GREEDY)]
+            worker = llm._engine._core.loop.executor._worker
+            return found, llm._engine.ready.facts["graphs"], worker._loaded.model.forward
 
-    due, facts = started()
+    due, facts, _ = started()
     caplog.set_level(logging.INFO, LOGGER)
-    assert started(compile=True) == (due, facts)
-    assert "pieces by inductor in" in caplog.text and "a step of 1 token takes" in caplog.text
-    assert "without what an earlier start left" not in caplog.text
-    assert started(compile=True) == (due, facts)
-    assert "without what an earlier start left" in caplog.text
+    found, same, forward = started(compile=True)
+    assert found == due and same == facts and forward.graphs == TRACES * (LAYERS + 1)
+    assert "12 pieces by inductor in" in caplog.text and "a step of 1 token takes" in caplog.text
+    assert "cannot be compiled" not in caplog.text and "Backend compiler exception" not in caplog.text
+    assert len(list(home.glob("*.bin"))) >= 1

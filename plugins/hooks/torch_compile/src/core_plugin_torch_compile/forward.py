@@ -46,7 +46,9 @@ class CompiledForward:
         config: Any = torch._dynamo.config
         config.recompile_limit = max(config.recompile_limit, LAYERS)
         config.accumulated_recompile_limit = max(config.accumulated_recompile_limit, LAYERS)
-        self._traced = torch.compile(self._plain, backend=self._backend, dynamic=True)
+        # Numbers and sizes of layers are constants, of which kernels are made: only tokens differ, as `traced` says.
+        config.specialize_float = True
+        self._traced = torch.compile(self._plain, backend=self._backend)
         self._compiled: Callable[[StepInputs], Tensor] = self._whole
         self.graphs, self.seconds, self._told = 0, 0.0, 0
         self._comparison = Comparison(options.measure)

@@ -16,14 +16,19 @@ Make = Callable[[GraphModule, list[Any]], Callable[..., Any]]
 
 
 class _Piece(torch.nn.Module):
-    """A compiled piece in the place of a traced one."""
+    """A compiled piece in the place of a traced one.
 
-    def __init__(self, run: Callable[..., Any]) -> None:
+    Args:
+        single: What it gives stands alone; compiled pieces give a tuple.
+    """
+
+    def __init__(self, run: Callable[..., Any], *, single: bool) -> None:
         super().__init__()
-        self._run = run
+        self._run, self._single = run, single
 
     def forward(self, *inputs: Any) -> Any:
-        return self._run(*inputs)
+        found = self._run(*inputs)
+        return found[0] if self._single else found
 
 
 def in_spans(module: GraphModule, make: Make) -> tuple[Callable[..., Any], int] | None:
@@ -38,7 +43,8 @@ def in_spans(module: GraphModule, make: Make) -> tuple[Callable[..., Any], int] 
             _call_directly(part)
             continue
         inputs = [node.meta["example_value"] for node in part.graph.nodes if node.op == "placeholder"]
-        setattr(whole, name, _Piece(make(part, inputs)))
+        single = _in_a_tuple(part)
+        setattr(whole, name, _Piece(make(part, inputs), single=single))
         pieces += 1
     return whole.forward, pieces
 
@@ -58,6 +64,16 @@ def _places(module: GraphModule) -> tuple[dict[Node, int], set[int]]:
         if attends:
             attention.add(number)
     return places, attention
+
+
+def _in_a_tuple(part: Any) -> bool:
+    """Have a part give a tuple; return whether it gave something alone."""
+    (last,) = (node for node in part.graph.nodes if node.op == "output")
+    single = not isinstance(last.args[0], (tuple, list))
+    if single:
+        last.args = ((last.args[0],),)
+        part.recompile()
+    return single
 
 
 def _call_directly(part: Any) -> None:

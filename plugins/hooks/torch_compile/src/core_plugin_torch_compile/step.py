@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import torch
+
 from core_plugin_torch_compile.operations import PlanName
 
 if TYPE_CHECKING:
@@ -35,7 +37,9 @@ class TracedStep:
 
 
 def traced(step: StepInputs) -> TracedStep:
-    """Return a step for what is compiled."""
+    """Return a step for what is compiled, for any number of tokens."""
+    for one in (step.token_ids, step.positions):
+        torch._dynamo.maybe_mark_dynamic(one, 0)
     more = len(step.plans) - len(_NAMES)
     _NAMES.extend(PlanName(str(len(_NAMES))) for _ in range(more))
     types, arrays = getattr(step, "token_types", None), getattr(step, "arrays", ())
