@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -315,6 +317,26 @@ def test_the_tokens_are_those_without(plugins, llama, prompt, caplog, backend):
     assert found == due and forward.seconds > 0
     assert forward.graphs == TRACES * (LAYERS + 1)
     assert f"pieces by {backend} in" in caplog.text and "a step of 1 token takes" in caplog.text
+
+
+FAMILIES = Path(__file__).parents[2] / "plugins" / "models"
+OTHERS = {"gemma2": "gemma", "minicpm3": "minicpm", "mamba": "mamba"}
+"""Row -> its plugin: two cache groups, latents at which torch stops, and states."""
+
+
+@pytest.mark.exhaustive
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_models_give_the_same(plugins, prompt, tmp_path, name, caplog):
+    plugins("fake_accelerator")
+    spec = spec_from_file_location("rows_of_a_family", FAMILIES / OTHERS[name] / "tests" / "rows.py")
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    model = str(next(row for row in module.ROWS if row.name == name).write(tmp_path / name))
+    prompts = [prompt(9), prompt(4, 1), prompt(30, 2)]
+    due, _ = tokens(plugins, model, prompts)
+    found, forward = tokens(plugins, model, prompts, "eager", cache=False)
+    assert found == due and forward.graphs > 2 and "cannot be compiled" not in caplog.text
 
 
 @pytest.mark.exhaustive
