@@ -98,7 +98,7 @@ def test_a_device_of_its_own_gives_the_same(plugins, llama, wanted, depth, engin
 
 @pytest.mark.covers("COMP-03")
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("depth", range(3))
+@pytest.mark.parametrize("depth", [1, *(pytest.param(one, marks=pytest.mark.exhaustive) for one in (0, 2))])
 def test_prompts_by_graphs_give_the_same(plugins, llama, wanted, depth, engine):
     """Pieces of prompts, prefixes from the cache, preempted rows and drafts; a few steps are wider than any graph."""
     plugins("fake_device")
