@@ -111,7 +111,7 @@ def test_prompts_by_graphs_give_the_same(plugins, llama, wanted, depth, engine):
         np.testing.assert_allclose(found, due, atol=1e-4)
     assert facts["graphs"] == "full: 4 captured, of up to 6 rows; 2 with prompts, of up to 24 tokens"
     assert stats["prefix_hits"] > 0 and (engine != "preempted" or stats["preemptions"] > 0)
-    assert {8, 24} < set(replayed) and 0.6 * stats["steps"] < len(replayed) <= stats["steps"]
+    assert 24 in replayed and stats["steps"] / 2 < len(replayed) <= stats["steps"]
 
 
 OTHERS = {"gemma2": "gemma", "mpt": "mpt", "minicpm3": "minicpm"}
@@ -133,7 +133,7 @@ def test_prompts_by_graphs_of_other_attention_give_the_same(plugins, prompt, tmp
 
     due, _ = answered(platform="cpu")
     found, platform = answered(platform="fake", graphs="full")
-    assert found == due and {8, 24} < set(platform.graphs.replayed)
+    assert found == due and 24 in platform.graphs.replayed
 
 
 TWO = SamplingParams(temperature=0.0, max_tokens=12, ignore_eos=True)

@@ -1,4 +1,4 @@
-"""Tiny models end to end: the same tokens with graphs of each kind and without, at depth 0, 1 and 2, and as the host processor's."""
+"""Tiny models end to end: the host processor's tokens with graphs of each kind and without, at depth 0, 1 and 2."""
 
 from __future__ import annotations
 
