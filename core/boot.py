@@ -56,6 +56,7 @@ from core.plugins.patching import AppliedPatch, apply_patches
 from core.plugins.plan import PlannedPlugin, PluginPlan
 from core.plugins.platforms import choose_platform
 from core.plugins.pooling import keeps_blocks
+from core.plugins.presets import preset_of, require_presets, switched
 from core.plugins.quantization import choose_quantization, stored_forms
 from core.plugins.report import SelectionReport
 from core.plugins.scope import open_scope
@@ -132,7 +133,8 @@ class Resolver:
 
     def _hook_options(self, entry: Entry, path: str | None) -> dict[str, Any]:
         """Return the options of a hook module. Raises `ConfigError` CORE-C111."""
-        return settled_options(entry, path, given_options(entry, self.options.runtime.plugin_options))
+        preset = preset_of(entry, switched(self.options))
+        return settled_options(entry, path, preset | given_options(entry, self.options.runtime.plugin_options))
 
     @property
     def reports(self) -> list[SelectionReport]:
@@ -142,6 +144,7 @@ class Resolver:
     def run(self) -> Resolution:
         """Carry out every stage. Raises `CoreError`."""
         self._warn_early()
+        require_presets(switched(self.options), self.hooks.entries, self.catalogue)
         base = self._foundation()
         before = len(self.reports)
         derived = self._derive(base)

@@ -444,6 +444,10 @@ class Replayable(Protocol):
     def fixed_plan(self, shape: StepShape) -> AttentionPlan:
         """Return a plan for steps of `shape.num_rows` rows of one token and at most `shape.max_seq_len` in the cache.
 
+        With a `shape.max_query_len` of more than 1, of which only backends with the feature `replayable_prompts` are
+        asked: for steps of `shape.num_tokens` tokens, of which a row has none or up to `max_query_len`. How they are
+        divided among the rows differs from step to step, and is known on the device alone.
+
         Asked after all layers were made, and never while a graph is captured.
         """
         ...
@@ -452,7 +456,9 @@ class Replayable(Protocol):
         """Make `plan` the plan of this batch, which has exactly its shape: no allocation, no wait for the device.
 
         What it needs on the device it reads there (`block_tables`, `slots`, `on_device`); padded rows have one token at
-        block 0, slot 0. `block_tables` is as wide as the longest row of the shape.
+        block 0, slot 0. `block_tables` is as wide as the longest row of the shape. With `replayable_prompts` the last
+        row of a shape of prompts has all tokens of padding, at slot 0 of a table of zeros, and rows before it may have
+        none.
         """
         ...
 
@@ -461,7 +467,8 @@ class AttentionBackend(Protocol):
     """Runtime of an `AttentionSpec`. May also be a `ReportsKV`; its layers may be `AfterLoad` and `TakesScales`.
 
     With the feature `bidirectional` it is an `Encodes`, with `latent` a `Latent`, with `picks` also a `Picks`, with
-    `compressed` a `Compressed` and a `Picks`, with `replayable` a `Replayable`.
+    `compressed` a `Compressed` and a `Picks`, with `replayable` a `Replayable`
+    (with `replayable_prompts` of steps with prompts as well).
     """
 
     def __init__(self, ctx: AttentionContext) -> None: ...

@@ -101,7 +101,7 @@ class AttentionSpec(Descriptor):
             `TakesSinks`. A backend with `latent` is a `Latent`, with `picks` also a `Picks`, one with `compressed` a
             `Compressed` and a `Picks`, one with `bidirectional` an `Encodes`, with `position_bias` its layers add
             `AttentionSite.bias`, and with `replayable` it is a `Replayable`: steps run by the graphs of platforms whose
-            graphs are `fixed`.
+            graphs are `fixed`, and with `replayable_prompts` besides also steps with prompts.
         refine: Dotted path of a torch-free `(AttentionRequest, ProbeResult) -> Verdict`, or None.
         kv_managers: For kinds of KV spec of the backend's own: kind -> dotted path of a torch-free `KVManager`.
     """

@@ -53,8 +53,8 @@ class GraphFacet(ABC):
             which core has filled with the inputs, padded where they are fewer. Padding is rows of one token at block 0,
             slot 0, with recurrent states in one slot that is nobody's. All rows are padding while `capture` runs, which
             may call the forward pass any number of times. Steps of one token a row run so, if the attention backend is
-            `Replayable`; others run without a graph. False: a graph takes the inputs of any step that its key serves,
-            wherever they are.
+            `Replayable`, and those that one of `mixed_sizes` holds, if it has the feature `replayable_prompts`; others
+            run without a graph. False: a graph takes the inputs of any step that its key serves, wherever they are.
         widest: Most tokens that `capture` calls a forward pass with, where those may be more than a step's; else 0.
     """
 
@@ -75,6 +75,17 @@ class GraphFacet(ABC):
 
         Args:
             limits: The largest step of one token a row.
+        """
+        return ()
+
+    def mixed_sizes(self, limits: StepShape) -> Sequence[StepShape]:
+        """Return the steps of any number of tokens a row, prompts among them, that a `fixed` facet captures as well.
+
+        Every token of such a step is a row's: the last row has the padding. A step of fewer rows leaves those before
+        the last without tokens.
+
+        Args:
+            limits: The largest such step, the row of padding counted.
         """
         return ()
 

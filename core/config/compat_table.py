@@ -55,7 +55,8 @@ def _switches(names: str, why: str) -> tuple[Foreign, ...]:
 
 _WORKERS = "This version runs one worker on one device: leave it at 1."
 _NODES = "This version runs on one node."
-_GRAPHS = "How steps are captured and replayed is the platform's business and needs no flag."
+_GRAPHS = "--graphs says which steps run by captured graphs, the platform's graph_sizes and graph_tokens which sizes."
+_COMPILED = "--compile compiles the model, --graphs says which steps run by captured graphs."
 _DRAFTS = "Speculative decoding is chosen with --drafter NAME (see `core plugins list`) and --draft-tokens N."
 _LORA = "LoRA adapters are not available in this version."
 _TEXT = "This version takes text only."
@@ -148,9 +149,17 @@ _PARALLEL = (
     _switch("--grpc", "The server speaks HTTP; routes of plugins are added with --route.", "false"),
 )
 _COMPILE = (
-    _switch("--enforce-eager", _GRAPHS),
-    _one("--compilation-config -cc", _GRAPHS),
-    _one("--optimization-level -O", _GRAPHS),
+    _switch("--enforce-eager", _GRAPHS, "false", true=("--graphs", "none")),
+    _one("--compilation-config -cc", _COMPILED),
+    Foreign(
+        ("--optimization-level", "-O"),
+        _COMPILED,
+        words={
+            "0": ("--no-compile", "--graphs", "none"),
+            "1": ("--compile", "--graphs", "decode"),
+            **dict.fromkeys("23", ("--compile", "--graphs", "full")),
+        },
+    ),
     _one("--max-seq-len-to-capture", _GRAPHS),
     _one(
         "--performance-mode",

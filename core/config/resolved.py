@@ -247,6 +247,14 @@ class RuntimeOptions(_Section):
         pattern=r"^(auto|none|\d+(-\d+)?(,\d+(-\d+)?)*)$",
         description="Processors for the compute threads: 0-3,8-11; auto: one memory node; none: any.",
     )
+    graphs: Literal["auto", "none", "decode", "full"] = Field(
+        "auto",
+        description="Which steps run by the platform's graphs: none; decode: those of one token a row; full: also "
+        "those with prompts of a few tokens; auto: decode where graphs are captured at the start, else full.",
+    )
+    compile: bool = Field(
+        False, description="Compile what the model does between its attention layers; a plugin carries it out."
+    )
     start_timeout: float = Field(600.0, gt=0, description="Seconds the engine may take to start.")
     engine_restarts: int = Field(
         3, ge=0, le=1000, description="Restarts of a dead engine within ten minutes; more end the server; 0: none."

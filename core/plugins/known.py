@@ -28,6 +28,7 @@ class Known(NamedTuple):
         names: Kind without `core.` -> the names that plugins of it have.
         methods: Values of `quantization` in checkpoints that it reads.
         architectures: Architectures that it implements, or patterns of them.
+        switches: Switches of core's that a hook plugin of it carries out (`core.plugins.presets`).
     """
 
     dist: str
@@ -36,6 +37,7 @@ class Known(NamedTuple):
     names: Mapping[str, tuple[str, ...]]
     methods: tuple[str, ...] = ()
     architectures: tuple[str, ...] = ()
+    switches: tuple[str, ...] = ()
 
 
 class Hardware(NamedTuple):
@@ -114,6 +116,10 @@ class Table(NamedTuple):
         """Return what reads checkpoints whose weights are stored by `method`."""
         return [row for row in self.rows if normalise(method) in map(normalise, row.methods)]
 
+    def switching(self, switch: str) -> list[Known]:
+        """Return what carries out a switch of core's."""
+        return [row for row in self.rows if switch in row.switches]
+
     def implementing(self, architecture: str) -> list[Known]:
         """Return what implements an architecture."""
         return [row for row in self.rows if any(fnmatchcase(architecture, known) for known in row.architectures)]
@@ -154,7 +160,7 @@ def platform_advice(installed: Collection[str] = (), root: Path = Path("/")) -> 
 
 def _row(state: str, dist: str, data: Mapping[str, Any]) -> Known:
     facts = _tuples(data)
-    known = {key: facts.pop(key) for key in ("what", "methods", "architectures") if key in facts}
+    known = {key: facts.pop(key) for key in ("what", "methods", "architectures", "switches") if key in facts}
     return Known(dist, state, names=facts, **known)
 
 

@@ -1,4 +1,4 @@
-"""Steps of one token a row by graphs whose memory stays: padding, and the choice of a graph."""
+"""Steps by graphs whose memory stays: what is captured, and the choice of a graph."""
 
 from __future__ import annotations
 
@@ -7,19 +7,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from core.api.attention import BatchView
 from core.api.errors import CoreError
 from core.api.facets import StepShape
-from core.api.states import StateRows
 from core.layers.guard import blamed
 from core.plugins.drivers import describe
 from core.plugins.handed import GRAPH
 from core.worker.graphs import GraphedForward
 from core.worker.inputs import Planner, StepInputs
+from core.worker.padded import PaddedMemory, mixed
 
 if TYPE_CHECKING:
     from core.api.attention import AttentionPlan, Replayable
@@ -34,100 +33,6 @@ class _CaptureError(Exception):
     """The forward pass raised while it was captured; the message says what."""
 
 
-class _Memory:
-    """The inputs of the largest step, on the device and, of what the host knows, on the host as well.
-
-    Smaller steps are the first rows of it. Rows without a request are padding: token 0 at position 0, one token long,
-    in block 0, slot 0; where the model keeps states, fresh in the slot that is nobody's.
-
-    Args:
-        groups: Cache groups; each has slots and tables of its own.
-        nobodys: The slot for states of padding; None: the model keeps none.
-    """
-
-    def __init__(self, groups: int, rows: int, columns: int, device: torch.device, nobodys: int | None) -> None:
-        with torch.inference_mode(False):
-            self.token_ids, self.positions = torch.zeros(2, rows, dtype=torch.int64, device=device)
-            self.slots = torch.zeros(groups, rows, dtype=torch.int64, device=device)
-            self.starts = torch.arange(rows + 1, dtype=torch.int32, device=device)
-            self.lengths = torch.ones(rows, dtype=torch.int32, device=device)
-            self.tables = torch.zeros(groups, rows, columns, dtype=torch.int32, device=device)
-            self.held = torch.full((rows,), nobodys or 0, dtype=torch.int64, device=device)
-            self.fresh = torch.ones(rows, dtype=torch.int64, device=device)
-        self._nobodys = nobodys
-        self.host_starts = np.arange(rows + 1, dtype=np.int32)
-        self.host_lengths = np.ones(rows, dtype=np.int32)
-        self._used = 0  # rows that are no padding
-        self._width = 0  # columns that may hold blocks
-
-    def view(self, shape: StepShape, block_size: int, group: int, layers: frozenset[int] | None) -> BatchView:
-        """Return the batch of a step of this shape, as the layers of a group see it."""
-        rows, columns = shape.num_rows, -(-shape.max_seq_len // block_size)
-        return BatchView(
-            query_starts=self.host_starts[: rows + 1],
-            seq_lens=self.host_lengths[:rows],
-            block_tables=self.tables[group, :rows, :columns],
-            slots=self.slots[group, :rows],
-            max_query_len=1,
-            max_seq_len=shape.max_seq_len,
-            layers=layers,
-            twins=(self.starts[: rows + 1], self.lengths[:rows]),
-        )
-
-    def states(self, rows: int) -> StateRows | None:
-        """Return the first rows as operations with states see them; None for a model without."""
-        if self._nobodys is None:
-            return None
-        starts = self.host_starts[: rows + 1]
-        return StateRows(self.held[:rows], self.fresh[:rows], starts, self.starts[: rows + 1])
-
-    def clear(self) -> None:
-        """Make padding of all rows: what runs before the next step changes nobody's states."""
-        self._pad(0)
-        self.tables[:, :, : self._width].zero_()
-        self._used = self._width = 0
-
-    def load(self, step: StepInputs, views: Sequence[BatchView]) -> None:
-        """Copy a step's inputs, and make padding of the rows behind that the last step used.
-
-        Args:
-            views: The batch as the layers of each group see it.
-        """
-        batch = step.batch
-        rows, width = batch.block_tables.shape
-        _, lengths = batch.on_device()
-        for into, given in (
-            (self.token_ids, step.token_ids),
-            (self.positions, step.positions),
-            (self.lengths, lengths),
-        ):
-            into[:rows].copy_(given, non_blocking=True)
-        self.host_lengths[:rows] = batch.seq_lens
-        if step.states is not None:
-            self.held[:rows].copy_(step.states.slots, non_blocking=True)
-            self.fresh[:rows].copy_(step.states.fresh, non_blocking=True)
-        for slots, table, view in zip(self.slots, self.tables, views, strict=True):
-            slots[:rows].copy_(view.slots, non_blocking=True)
-            table[:rows, :width].copy_(view.block_tables, non_blocking=True)
-        if self._width > width:
-            self.tables[:, : max(rows, self._used), width : self._width].zero_()
-        self._pad(rows)
-        self._used, self._width = rows, width
-
-    def _pad(self, rows: int) -> None:
-        """Make padding of the rows from `rows` on that the last step used."""
-        if self._used <= rows:
-            return
-        for padded in (self.token_ids, self.positions):
-            padded[rows : self._used].zero_()
-        for padded in (self.slots, self.tables):
-            padded[:, rows : self._used].zero_()
-        for padded in (self.lengths, self.fresh):
-            padded[rows : self._used].fill_(1)
-        self.held[rows : self._used].fill_(self._nobodys or 0)
-        self.host_lengths[rows : self._used] = 1
-
-
 @dataclass(slots=True)
 class _FixedStep:
     """A step of one shape, in memory that stays, and its graph."""
@@ -139,14 +44,16 @@ class _FixedStep:
 
 
 class FixedForward(GraphedForward):
-    """Runs steps of one token a row by the graphs of a `fixed` facet, others as they are.
+    """Runs steps by the graphs of a `fixed` facet: those of one token a row, and those that a mixed graph holds.
 
-    All run as they are where the forward pass cannot be captured: an operation waits for the device, for example. It
-    plans attention as well: a step that a graph runs has the graph's plan.
+    Others run as they are, and so do all where the forward pass cannot be captured: an operation waits for the device,
+    for example. It plans attention as well: a step that a graph runs has the graph's plan.
 
     Args:
         backend: Plans the steps that no graph runs.
         replayable: The same backend's part that makes plans for graphs.
+        tokens: Most tokens of the steps that mixed graphs may hold; 0: there are no mixed graphs.
+        prompts: Why there are none, if they were asked for.
     """
 
     def __init__(
@@ -157,42 +64,60 @@ class FixedForward(GraphedForward):
         backend: Planner,
         replayable: Replayable,
         rows: RowTable,
+        *,
+        tokens: int = 0,
+        prompts: str = "",
     ) -> None:
         super().__init__(facet, forward, owners)
         self._backend, self._replayable = backend, replayable
         self._block_size = rows.block_size
         self._layers = list(rows.layers)
         groups, max_rows, columns = rows.block_tables.shape
-        self._limits = StepShape(max_rows, max_rows, 1, rows.width - 1)
+        longest = rows.width - 1
+        self._limits = StepShape(max_rows, max_rows, 1, longest)
+        # All tokens may be padding, which is a row of its own.
+        most = min(tokens, longest)
+        self._mixed_limits = StepShape(most, max_rows + 1, most, longest) if most > 1 else None
         nobodys = len(rows.states[0].memory) - 1 if rows.states else None  # as `StatePlan.padding` says
-        self._memory = _Memory(groups, max_rows, columns, rows.device, nobodys)
+        extent = (max_rows + bool(self._mixed_limits), max(max_rows, most), columns)
+        self._memory = PaddedMemory(groups, *extent, rows.device, nobodys)
         self._views: list[BatchView] = []  # of the step that was planned last, one of each group
-        self._steps: dict[StepShape, _FixedStep] = {}  # smallest first, where the facet names sizes
+        self._steps: dict[StepShape, _FixedStep] = {}  # in the order in which they are looked at
         self._chosen: _FixedStep | None = None
         self._sizes: list[StepShape] = []
         self._fault = ""  # why nothing is captured
+        self._prompts = prompts
 
     def prepare(self) -> None:
         """Capture the steps of all sizes that the facet names, the largest first."""
         with blamed(self._owners.platform, "sizes()"):
-            sizes = sorted(self._facet.sizes(self._limits), key=_size)
-        self._sizes = [shape for shape in sizes if shape.num_rows <= self._limits.num_rows]
+            self._sizes = [one for one in self._facet.sizes(self._limits) if one.num_rows <= self._limits.num_rows]
+        shapes = sorted([*self._sizes, *self._mixed_sizes()], key=_tokens)
+        captured: dict[StepShape, _FixedStep] = {}
         try:
-            self._steps = dict(reversed([(shape, self._captured(shape)) for shape in reversed(self._sizes)]))
+            for shape in reversed(shapes):
+                if not (mixed(shape) and self._prompts):
+                    captured |= self._captured_if_it_can_be(shape)
         except _CaptureError as error:
             self._give_up(error)
+            return
+        kept = [shape for shape in shapes if shape in captured and not (mixed(shape) and self._prompts)]
+        self._steps = {shape: captured[shape] for shape in sorted(kept, key=mixed)}
 
     def planner(self, backend: Planner) -> Planner:
         """Return itself."""
         return self
 
     def describe(self) -> str:
-        """Return one line for the start-up table."""
+        """Return one line for the start-up table: which steps run by graphs, and why others do not."""
         if self._fault:
             return f"none: {self._fault}"
-        if not self._steps:
-            return "captured when first met"
-        return f"{len(self._steps)} captured, of up to {max(shape.num_rows for shape in self._steps)} rows"
+        rows = [shape.num_rows for shape in self._steps if not mixed(shape)]
+        tokens = [shape.num_tokens for shape in self._steps if mixed(shape)]
+        singles = f"{len(rows)} captured, of up to {max(rows)} rows" if rows else "captured when first met"
+        if tokens:
+            return f"full: {singles}; {len(tokens)} with prompts, of up to {max(tokens)} tokens"
+        return f"decode: {singles}" + (f"; prompts run without: {self._prompts}" if self._prompts else "")
 
     def forget(self) -> None:
         """Capture all graphs anew: they read weights that are no longer the model's."""
@@ -206,14 +131,26 @@ class FixedForward(GraphedForward):
         self._chosen = self._fitting(batch)
         return self._backend.plan(batch) if self._chosen is None else self._chosen.inputs.plans[group]
 
+    def _mixed_sizes(self) -> list[StepShape]:
+        limits = self._mixed_limits
+        if limits is None or self._prompts:
+            return []
+        with blamed(self._owners.platform, "mixed_sizes()"):
+            sizes = self._facet.mixed_sizes(limits)
+        return [
+            one
+            for one in sizes
+            if mixed(one) and 1 < one.num_tokens <= limits.num_tokens and 1 < one.num_rows <= limits.num_rows
+        ]
+
     def _fitting(self, batch: BatchView) -> _FixedStep | None:
-        if batch.max_query_len != 1 or self._fault:
+        if self._fault:
             return None
         rows = len(batch.seq_lens)
-        if not self._sizes:
+        if batch.max_query_len == 1 and not self._sizes:
             return self._met(StepShape(rows, rows, 1, self._limits.max_seq_len))
         for shape, step in self._steps.items():
-            if rows <= shape.num_rows and batch.max_seq_len <= shape.max_seq_len:
+            if _holds(shape, rows, batch):
                 return step
         return None
 
@@ -231,21 +168,36 @@ class FixedForward(GraphedForward):
         self._steps.clear()
         log.warning("CORE-P240 no graphs: %s. Every step runs operation by operation.", self._fault)
 
+    def _captured_if_it_can_be(self, shape: StepShape) -> dict[StepShape, _FixedStep]:
+        """Return the step of a shape; nothing, and why, of a mixed one that cannot be captured.
+
+        Raises:
+            _CaptureError: A step of one token a row cannot be captured.
+        """
+        try:
+            return {shape: self._captured(shape)}
+        except _CaptureError as error:
+            if not mixed(shape):
+                raise
+            self._prompts = f"{self._owners.model} cannot be captured with them: {error}"
+            log.warning("CORE-P240 no graphs of prompts: %s. They run operation by operation.", self._prompts)
+            return {}
+
     def _captured(self, shape: StepShape) -> _FixedStep:
-        rows, size = shape.num_rows, self._block_size
-        self._memory.clear()  # a capture may run the forward pass, any number of times
+        tokens, size = shape.num_tokens, self._block_size
+        self._memory.clear(shape)  # a capture may run the forward pass, any number of times
         views = [self._memory.view(shape, size, group, layers) for group, layers in enumerate(self._layers)]
         with blamed(self._owners.attention, "fixed_plan()"):
             plans = [self._replayable.fixed_plan(shape) for _ in views]
         with blamed(self._owners.attention, "refresh()"):
             self._refresh(plans, views)
         inputs = StepInputs(
-            token_ids=self._memory.token_ids[:rows],
-            positions=self._memory.positions[:rows],
+            token_ids=self._memory.token_ids[:tokens],
+            positions=self._memory.positions[:tokens],
             plans=plans,
             batch=views[0],
             logit_indices=self._memory.positions[:0],
-            states=self._memory.states(rows),
+            states=None if mixed(shape) else self._memory.states(shape.num_rows),
         )
         return _FixedStep(shape, inputs, views, self._capture(inputs))
 
@@ -275,7 +227,7 @@ class FixedForward(GraphedForward):
         chosen, self._chosen = self._chosen, None
         if chosen is None:
             return self._forward(step)
-        self._memory.load(step, self._views)
+        self._memory.load(step, self._views, chosen.shape)
         self._refresh(chosen.inputs.plans, chosen.views)
         return chosen.graph.replay(chosen.inputs)[: len(step.token_ids)]
 
@@ -285,5 +237,15 @@ def _told(error: Exception) -> str:
     return (error.message if isinstance(error, CoreError) else describe(error)).rstrip(".")
 
 
-def _size(shape: StepShape) -> tuple[int, int]:
-    return shape.num_rows, shape.max_seq_len
+def _tokens(shape: StepShape) -> tuple[int, int, int]:
+    return shape.num_tokens, shape.num_rows, shape.max_seq_len
+
+
+def _holds(shape: StepShape, rows: int, batch: BatchView) -> bool:
+    """Whether a step fits into a shape: tokens of padding among several of a row need a row of their own."""
+    tokens = len(batch.slots)
+    if batch.max_query_len > shape.max_query_len or batch.max_seq_len > shape.max_seq_len:
+        return False
+    if rows < shape.num_rows:
+        return tokens <= shape.num_tokens
+    return rows == shape.num_rows and tokens == shape.num_tokens

@@ -24,11 +24,13 @@ class GraphedForward:
     Args:
         forward: The model's own forward pass.
         owners: Whose the platform and the model are, for errors.
+        decodes: Only steps of one token a row run by graphs.
     """
 
-    def __init__(self, facet: GraphFacet, forward: Forward, owners: Owners) -> None:
+    def __init__(self, facet: GraphFacet, forward: Forward, owners: Owners, *, decodes: bool = False) -> None:
         self._facet, self._forward, self._owners = facet, forward, owners
         self._handed = Handed(owners.platform)
+        self._decodes = decodes
         self._graphs: dict[Hashable, Graph] = {}
 
     def __call__(self, step: StepInputs) -> Tensor:
@@ -71,7 +73,7 @@ class GraphedForward:
     def _run(self, step: StepInputs) -> Tensor:
         batch = step.batch
         shape = StepShape(len(step.token_ids), len(batch.seq_lens), batch.max_query_len, batch.max_seq_len)
-        key = self._facet.key(shape)
+        key = None if self._decodes and shape.max_query_len > 1 else self._facet.key(shape)
         if key is None:
             return self._forward(step)
         graph = self._graphs.get(key)

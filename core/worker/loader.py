@@ -76,6 +76,7 @@ class LoadedModel:
         kernels: Which forms of operations its layers were given.
         owners: Whose it and its layers are, for errors.
         replayable: The backend again, if its descriptor says that it makes plans for graphs.
+        replays_prompts: Whether it makes them of steps with prompts, too.
         graphs: Whether its steps may run by a platform's graphs.
         taps: What its layers leave for participants.
         states: Memory for recurrent states, which the worker allocates.
@@ -94,11 +95,12 @@ class LoadedModel:
         taps: Taps | None = None,
         states: Sequence[StateMemory] = (),
         *,
+        replays_prompts: bool = False,
         graphs: bool = True,
     ) -> None:
         self.states = states
         self.taps = taps or Taps()
-        self.replayable = replayable
+        self.replayable, self.replays_prompts = replayable, replays_prompts
         self.graphs = graphs
         self.model = model
         self.owners = owners or Owners()
@@ -297,6 +299,7 @@ def build_model(config: EngineConfig, active: ActivePlugins, device: torch.devic
         _replayable(backend, spec, owners.attention),
         taps,
         builder.states,
+        replays_prompts="replayable_prompts" in spec.features,
         graphs=cast("ModelSpec", active.spec("core.models")).graphs,
     )
 

@@ -23,7 +23,7 @@ from core.plugins.handed import QUEUE, STREAM, UPLOADS, Handed
 from core.tasks import worker_half
 from core.trim import trim
 from core.worker.assembly import bind_worker_halves, check_taps, joined_calls, worker_stages
-from core.worker.capture import graphs_for, pads
+from core.worker.capture import NONE, graphs_for, pads
 from core.worker.exhausted import EXHAUSTED, exhausted
 from core.worker.graphs import GraphedForward
 from core.worker.guarded import GuardedBackend, GuardedModel
@@ -257,7 +257,7 @@ class Worker:
     @property
     def _padding(self) -> int:
         """Slots for the states of padding."""
-        return int(pads(self._platform.graphs))
+        return int(pads(self._platform.graphs) and self._config.options.runtime.graphs != NONE)
 
     def _shorten(self, budget: KVBudget) -> None:
         """Lower the longest request to what the cache holds, where that was left to core."""
@@ -298,7 +298,10 @@ class Worker:
         model = GuardedModel(loaded.model, loaded.owners.model, config.shape.vocab_size)
         backend = GuardedBackend(loaded.backend, loaded.owners.attention)
         graphed, self._without_graphs = graphs_for(
-            self._platform.graphs, loaded, model, backend, rows, decodes=self._task.warm_up_decodes > 0
+            *(self._platform.graphs, loaded, model, backend, rows),
+            mode=config.options.runtime.graphs,
+            decodes=self._task.warm_up_decodes > 0,
+            tokens=config.step_tokens,
         )
         self._graphed = graphed
         widest = 0 if self._platform.graphs is None else self._platform.graphs.widest

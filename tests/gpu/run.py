@@ -29,7 +29,7 @@ class Phase(NamedTuple):
 PHASES = (
     Phase("start", 40, "imports, the device, its bandwidth"),
     Phase("kernels", 180, "the kit on attention backends; norms and gates at real shapes against float64"),
-    Phase("tiny", 90, "tiny models: graphs on and off, depth 0, 1 and 2, and the host processor's tokens"),
+    Phase("tiny", 90, "tiny models: --graphs none, decode and full, depth 0, 1 and 2, and the host processor's tokens"),
     Phase("speed", 200, "random weights of 1B and 8B: decode, 256 at once, prompts of 8k, host time, start"),
     Phase("peer", 90, "transformers' continuous batching on the same model"),
 )

@@ -52,14 +52,16 @@ def due(llama, prompts):
 
 
 @pytest.mark.covers("PLAT-09", "COMP-03")
-@pytest.mark.parametrize("graphs", [True, False], ids=["graphs", "no graphs"])
+@pytest.mark.parametrize(("graphs", "captured"), [("none", 0), ("decode", 4), ("full", 6)])
 @pytest.mark.parametrize("depth", [0, 1, 2])
-def test_the_tokens_are_those_of_the_host_processor(serve, prompts, due, depth, graphs):
-    with serve(overlap_depth=depth, plugin_options={"accelerator": {"graphs": graphs}}) as llm:
+def test_the_tokens_are_those_of_the_host_processor(serve, prompts, due, depth, graphs, captured):
+    with serve(overlap_depth=depth, graphs=graphs) as llm:
         found = [one.outputs[0].token_ids for one in llm.generate(prompts, [GREEDY, DRAWN, GREEDY])]
-        module = platform_of(llm)._module
+        module, steps = platform_of(llm)._module, llm.call("stats")["steps"]
     assert found == due
-    assert (module.captured, module.replayed > 0) == ((4, True) if graphs else (0, False))
+    assert module.captured == captured and (module.replayed > 0) == (graphs != "none")
+    # The first step has 40 tokens, and 32 are the most that a graph with prompts holds; none else is without.
+    assert graphs != "full" or module.replayed == steps - 1
 
 
 @pytest.mark.covers("PLAT-09")
@@ -84,7 +86,7 @@ def test_graphs_are_captured_largest_first_in_one_pool(serve):
         facts, platform = llm._engine.ready.facts, platform_of(llm)
         steps = llm._engine._core.loop.executor._worker._graphed._steps
     graphs = {shape.num_rows: one.graph._graph for shape, one in steps.items()}
-    assert facts["graphs"] == "4 captured, of up to 6 rows" and list(graphs) == [1, 2, 4, 6]
+    assert facts["graphs"] == "decode: 4 captured, of up to 6 rows" and list(graphs) == [1, 2, 4, 6]
     assert len({graph.pool for graph in graphs.values()}) == 1 and platform._module.captured == 4
 
 
@@ -137,7 +139,7 @@ def failing(monkeypatch):
     return errors
 
 
-EAGER = {"plugin_options": {"accelerator": {"graphs": False}}}
+EAGER = {"graphs": "none"}
 
 
 @pytest.mark.covers("PLAT-04")

@@ -61,14 +61,19 @@ RECURRENT = {"qwen3_5": "qwen_next", "recurrent_gemma": "gemma", "mamba": "mamba
 """Row -> its plugin: delta rules, decaying sums, and state spaces without any attention."""
 
 
+def written(family, name, folder):
+    """Write the tiny checkpoint of a row of a family's plugin; return where it is."""
+    spec = spec_from_file_location("rows_of_a_family", FAMILIES / family / "tests" / "rows.py")
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    (row,) = [row for row in module.ROWS if row.name == name]
+    return str(row.write(folder / row.name))
+
+
 @pytest.fixture(params=RECURRENT)
 def remembers(request, tmp_path):
     """A model with recurrent states."""
-    spec = spec_from_file_location("rows_of_a_family", FAMILIES / RECURRENT[request.param] / "tests" / "rows.py")
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    (row,) = [row for row in module.ROWS if row.name == request.param]
-    return str(row.write(tmp_path / row.name))
+    return written(RECURRENT[request.param], request.param, tmp_path)
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +94,46 @@ def test_a_device_of_its_own_gives_the_same(plugins, llama, wanted, depth, engin
     for found, due in zip(scores, wanted[1], strict=True):
         np.testing.assert_allclose(found, due, atol=1e-4)
     assert stats["prefix_hits"] > 0 and (engine != "preempted" or stats["preemptions"] > 0)
+
+
+@pytest.mark.covers("COMP-03")
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("depth", [1, *(pytest.param(one, marks=pytest.mark.exhaustive) for one in (0, 2))])
+def test_prompts_by_graphs_give_the_same(plugins, llama, wanted, depth, engine):
+    """Pieces of prompts, prefixes from the cache, preempted rows and drafts; a few steps are wider than any graph."""
+    plugins("fake_device")
+    with LLM(llama, **ENGINE, **ENGINES[engine], platform="fake", graphs="full", overlap_depth=depth) as llm:
+        tokens, scores = answers(llm)
+        stats, facts = llm.call("stats"), llm._engine.ready.facts
+        replayed = llm._engine._core.loop.executor._worker._platform.graphs.replayed
+    assert tokens == wanted[0]
+    for found, due in zip(scores, wanted[1], strict=True):
+        np.testing.assert_allclose(found, due, atol=1e-4)
+    assert facts["graphs"] == "full: 4 captured, of up to 6 rows; 2 with prompts, of up to 24 tokens"
+    assert stats["prefix_hits"] > 0 and (engine != "preempted" or stats["preemptions"] > 0)
+    assert 24 in replayed and stats["steps"] / 2 < len(replayed) <= stats["steps"]
+
+
+OTHERS = {"gemma2": "gemma", "mpt": "mpt", "minicpm3": "minicpm"}
+"""Row -> its plugin: two cache groups, one of windows, and caps; slopes; latents."""
+
+
+@pytest.mark.exhaustive
+@pytest.mark.covers("COMP-03")
+@pytest.mark.parametrize("name", OTHERS)
+def test_prompts_by_graphs_of_other_attention_give_the_same(plugins, prompt, tmp_path, name):
+    plugins("fake_device")
+    model = written(OTHERS[name], name, tmp_path)
+    prompts = [prompt(length, seed) for seed, length in enumerate((40, 1, 23, 40, 9, 5, 17, 3))]
+
+    def answered(**options):
+        with LLM(model, **ENGINE, num_blocks=64, **options) as llm:
+            found = [[out.outputs[0].token_ids for out in llm.generate(prompts, TWO)] for _ in range(2)]
+            return found, llm._engine._core.loop.executor._worker._platform
+
+    due, _ = answered(platform="cpu")
+    found, platform = answered(platform="fake", graphs="full")
+    assert found == due and 24 in platform.graphs.replayed
 
 
 TWO = SamplingParams(temperature=0.0, max_tokens=12, ignore_eos=True)
@@ -143,7 +188,7 @@ def test_steps_of_one_token_run_by_graphs_and_others_as_they_are(plugins, two):
     plugins("fake_device")
     due, _, _ = two(platform="cpu")
     found, facts, platform = two(platform="fake")
-    assert found == due and facts["graphs"] == "4 captured, of up to 6 rows"
+    assert found == due and facts["graphs"] == "decode: 4 captured, of up to 6 rows"
     assert platform.graphs.captured == [6, 4, 2, 1] and set(platform.graphs.replayed) == {2}
     assert len(platform.graphs.replayed) >= 11
 
@@ -174,6 +219,24 @@ def test_a_backend_without_fixed_plans_runs_eagerly_and_says_so(plugins, two):
     found, facts, platform = two(platform="fake", attention_backend="traced")
     assert found == due and not platform.graphs.captured
     assert facts["graphs"].startswith("none: attention backend 'traced' (seam-attention 1.0) makes no plans for them")
+
+
+def test_a_model_with_states_has_no_graphs_of_prompts_and_says_so(plugins, remembers, prompt):
+    plugins("fake_device")
+    with LLM(remembers, **ENGINE, num_blocks=64, platform="fake", graphs="full") as llm:
+        llm.generate([prompt(9)], TWO)
+        facts, graphs = llm._engine.ready.facts, llm._engine._core.loop.executor._worker._platform.graphs
+    assert facts["graphs"].startswith("decode: 4 captured, of up to 6 rows; prompts run without: model ")
+    assert "keeps recurrent states" in facts["graphs"] and set(graphs.captured) == {6, 4, 2, 1}
+
+
+@pytest.mark.parametrize("platform", ["fake", "cpu"])
+def test_graphs_are_off_where_the_user_says_so(plugins, two, platform):
+    plugins("fake_device")
+    due, _, _ = two(platform="cpu")
+    found, facts, opened = two(platform=platform, graphs="none")
+    assert found == due and facts["graphs"] == "none: as --graphs says"
+    assert platform == "cpu" or not opened.graphs.captured
 
 
 def test_the_cache_is_a_part_of_what_the_widest_step_leaves(plugins, two, monkeypatch):

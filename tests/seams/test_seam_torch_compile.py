@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import logging
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 from core_plugin_torch_compile import forward as compiled_forward
 from core_plugin_torch_compile.manifest import core_layer, core_model_loaded
+from core_plugin_torch_compile.options import LOGGER
 from core_plugin_torch_compile.sources import key_of
 from core_plugin_torch_compile.store import Store
 
 from core import LLM, SamplingParams
+from core.api.attention import AttentionSite
 
 ENGINE = {
     "dtype": "float32",
@@ -36,8 +40,8 @@ def home(tmp_path, monkeypatch):
 
 def tokens(plugins, model, prompts, backend="off", **further):
     """Return the tokens, and the model's `forward`."""
-    options = {"accelerator": {"graphs": False}, "torch_compile": {"backend": backend, **further}}
-    with LLM(model, **ENGINE, platform="accelerator", plugin_options=options) as llm:
+    options = {"torch_compile": {"backend": backend, **further}}
+    with LLM(model, **ENGINE, platform="accelerator", graphs="none", plugin_options=options) as llm:
         found = [one.outputs[0].token_ids for one in llm.generate(prompts, GREEDY)]
         found += [one.outputs[0].token_ids for one in llm.generate(prompts[:1], GREEDY)]
         return found, llm._engine._core.loop.executor._worker._loaded.model.forward
@@ -54,28 +58,33 @@ class Attention:
     def __init__(self):
         self.steps = 0
 
-    def forward(self, x, plan):
+    def write_kv(self, k, v, kv, plan):
+        kv[: len(k)] = k + v
+
+    def forward(self, q, kv, plan):
         self.steps += plan["count"].pop()
-        return x.cumsum(0)
+        return q.flatten(1).cumsum(0) + kv[: len(q)].flatten(1)
 
     def use_scales(self, key):
         self.key = key
 
 
 class Block:
-    """A layer of the model: torch makes pieces of functions, and none of one with a loop around what it may not see."""
+    """A layer of the model."""
 
     def __init__(self, model, number):
         self.model, self.number = model, number
+        self.kv = torch.zeros(16, 2, 4)
 
     def __call__(self, x, step):
-        seen = self.model.attention.forward(x @ self.model.weights[self.number], step.plan)
-        return x + torch.relu(seen)
+        q = (x @ self.model.weights[self.number]).view(-1, 2, 4)
+        self.model.attention.write_kv(q, q, self.kv, step.plans[0])
+        return x + torch.relu(self.model.attention.forward(q, self.kv, step.plans[0]))
 
 
 class Toy:
-    def __init__(self, options):
-        layer = core_layer(SimpleNamespace(layer=0), Attention(), options)
+    def __init__(self, options, site):
+        layer = core_layer(site, Attention(), options)
         self.attention = layer or Attention()
         self.weights = [torch.randn(8, 8, generator=torch.Generator().manual_seed(i)) for i in range(4)]
         self.blocks = [Block(self, number) for number in range(3)]
@@ -87,12 +96,17 @@ class Toy:
         return x
 
 
+SITE, OTHER = AttentionSite(0, 2, 2, 4, 1.0), SimpleNamespace(layer=0)
+"""A layer of plain attention, and one of another kind, whose methods nothing is known of."""
+
+
 def step_of(tokens):
-    return SimpleNamespace(token_ids=torch.arange(tokens) % 8, plan={"count": [1, 1, 1] * 9}, states=None)
+    ids = torch.arange(tokens) % 8
+    return SimpleNamespace(token_ids=ids, positions=ids, plans=[{"count": [1, 1, 1] * 9}], states=None)
 
 
-def toy(**options):
-    model = Toy(options)
+def toy(site=SITE, **options):
+    model = Toy(options, site)
     core_model_loaded(model, INFO, options)
     return model
 
@@ -106,18 +120,53 @@ def test_off_is_nothing():
 
 
 @pytest.mark.covers("COMP-01")
-def test_a_model_is_compiled_in_the_pieces_between_its_attention_layers(caplog):
-    caplog.set_level(logging.INFO, "core_plugin_torch_compile")
-    model, plain = toy(backend="eager", cache=False), toy()
+@pytest.mark.parametrize(
+    ("site", "fewest", "most"),
+    # Before, between and behind the attention of three layers; for several tokens and for one. Where pieces end at what
+    # torch may not see, there are two in each layer: what is between layers runs as it is, and of what comes out of it
+    # torch learns with the second step that its sizes differ.
+    [(SITE, 4 * 2, 4 * 2), (OTHER, 6, 18)],
+    ids=["spans", "breaks"],
+)
+def test_a_model_is_compiled_in_the_pieces_between_its_attention_layers(caplog, site, fewest, most):
+    caplog.set_level(logging.INFO, LOGGER)
+    model, plain = toy(site, backend="eager", cache=False), toy()
     for tokens in (5, 7, 1, 6, 1, 11):
         torch.testing.assert_close(model.forward(step_of(tokens)), plain.forward(step_of(tokens)))
     pieces = model.forward.graphs
-    # Before and behind the attention of each of three layers; for several tokens and for one.
-    assert 6 <= pieces <= 12 and model.attention.steps == plain.attention.steps == 18
+    assert fewest <= pieces <= most and model.attention.steps == plain.attention.steps == 18
     assert "pieces by eager in" in caplog.text
     for tokens in (3, 9, 1):
         model.forward(step_of(tokens))
     assert model.forward.graphs == pieces
+
+
+def test_a_piece_reaches_from_one_attention_to_the_next(monkeypatch):
+    """What is behind the attention of a layer and what is before that of the next one are compiled together."""
+    made = []
+    model = toy(backend="eager", cache=False)
+    plain = model.forward._make
+
+    def make(module, inputs):
+        made.append([node.target for node in module.graph.nodes if node.op.startswith("call")])
+        return plain(module, inputs)
+
+    monkeypatch.setattr(model.forward, "_make", make)
+    model.forward(step_of(5))
+    calls = [[getattr(one, "__name__", str(one)) for one in piece] for piece in made]
+    assert len(calls) == 4 and not any("core_torch_compile" in one for piece in calls for one in piece)
+    assert "embedding" in calls[0] and "relu" not in calls[0] and "matmul" not in calls[3]
+    assert all("relu" in one and "matmul" in one for one in calls[1:3])
+
+
+def test_each_step_is_attended_by_its_own_plans():
+    """A plan is no part of what is compiled: steps of several cache groups, and of graphs, have plans of their own."""
+    model = toy(backend="eager", cache=False)
+    first, second = step_of(5), step_of(5)
+    second.plans = [{"count": [2, 2, 2]}]
+    for step in (first, second):
+        model.forward(step)
+    assert model.attention.steps == 3 + 6 and not second.plans[0]["count"] and model.forward.graphs == 4
 
 
 def test_new_weights_are_read_by_what_was_compiled_before():
@@ -134,20 +183,22 @@ def test_new_weights_are_read_by_what_was_compiled_before():
 
 def test_an_attention_layer_is_its_own_but_for_what_steps_call():
     layer = Attention()
-    wrapped = core_layer(SimpleNamespace(layer=0), layer, {"backend": "eager"})
-    wrapped.use_scales(3)
-    assert layer.key == 3 and not hasattr(wrapped, "write_kv")
+    for site in (SITE, OTHER):
+        wrapped = core_layer(site, layer, {"backend": "eager"})
+        wrapped.use_scales(site)
+        assert layer.key == site and not hasattr(wrapped, "forward_picked")
     assert core_layer(SimpleNamespace(prefix="linear"), layer, {"backend": "eager"}) is None
 
 
 def test_what_it_saves_is_printed_after_so_many_steps(caplog):
-    caplog.set_level(logging.INFO, "core_plugin_torch_compile")
+    caplog.set_level(logging.INFO, LOGGER)
     model = toy(backend="eager", cache=False, measure=2)
     model.forward(step_of(4))
-    assert "a step takes" not in caplog.text
+    assert "a step of" not in caplog.text
+    model.forward(step_of(1))
     model.forward(step_of(5))
-    model.forward(step_of(5))
-    assert caplog.text.count("a step takes") == 1
+    assert caplog.text.count("a step of 4 tokens takes") == caplog.text.count("a step of 1 token takes") == 1
+    assert "a step of 5 tokens" not in caplog.text
     recurrent = step_of(4)
     recurrent.states = object()
     assert not toy(backend="eager", cache=False, measure=2).forward._comparison.wants(recurrent)
@@ -178,7 +229,7 @@ def artifacts(monkeypatch):
 
 @pytest.mark.covers("COMP-07")
 def test_a_later_start_gets_what_an_earlier_one_compiled(home, artifacts, caplog):
-    caplog.set_level(logging.INFO, "core_plugin_torch_compile")
+    caplog.set_level(logging.INFO, LOGGER)
     for start in range(2):
         torch._dynamo.reset()
         model = toy(backend="eager")
@@ -243,6 +294,13 @@ def test_pieces_that_cannot_be_kept_or_used_end_nothing(home, artifacts, monkeyp
     assert "cannot be used (not this one)" in caplog.text
 
 
+LAYERS = 3
+"""Of the tiny Llama."""
+
+TRACES = 3
+"""Of whole spans: for several tokens, for one, and before with the small cache of the step that measures memory."""
+
+
 # -- engines -----------------------------------------------------------------------------------------------------------
 
 
@@ -254,7 +312,49 @@ def test_the_tokens_are_those_without(plugins, llama, prompt, caplog, backend):
     prompts = [prompt(9), prompt(4, 1), prompt(30, 2)]
     due, plain = tokens(plugins, llama, prompts)
     assert not isinstance(plain, compiled_forward.CompiledForward)
-    caplog.set_level(logging.INFO, "core_plugin_torch_compile")
-    found, forward = tokens(plugins, llama, prompts, backend, measure=2)
-    assert found == due and forward.graphs > 2 and forward.seconds > 0
-    assert f"pieces by {backend} in" in caplog.text and "a step takes" in caplog.text
+    caplog.set_level(logging.INFO, LOGGER)
+    found, forward = tokens(plugins, llama, prompts, backend, measure=3)
+    assert found == due and forward.seconds > 0
+    assert forward.graphs == TRACES * (LAYERS + 1)
+    assert f"pieces by {backend} in" in caplog.text and "a step of 1 token takes" in caplog.text
+
+
+FAMILIES = Path(__file__).parents[2] / "plugins" / "models"
+OTHERS = {"gemma2": "gemma", "minicpm3": "minicpm", "mamba": "mamba"}
+"""Row -> its plugin: two cache groups, latents at which torch stops, and states."""
+
+
+@pytest.mark.exhaustive
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_models_give_the_same(plugins, prompt, tmp_path, name, caplog):
+    plugins("fake_accelerator")
+    spec = spec_from_file_location("rows_of_a_family", FAMILIES / OTHERS[name] / "tests" / "rows.py")
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    model = str(next(row for row in module.ROWS if row.name == name).write(tmp_path / name))
+    prompts = [prompt(9), prompt(4, 1), prompt(30, 2)]
+    due, _ = tokens(plugins, model, prompts)
+    found, forward = tokens(plugins, model, prompts, "eager", cache=False)
+    assert found == due and forward.graphs > 2 and "cannot be compiled" not in caplog.text
+
+
+@pytest.mark.exhaustive
+@pytest.mark.timeout(1200)
+def test_compile_is_a_flag_and_says_what_it_costs_and_saves(plugins, llama, prompt, caplog, home):
+    """`--compile` is inductor; graphs hold what was compiled, and a later start has what this one kept."""
+    plugins("fake_accelerator")
+
+    def started(**options):
+        with LLM(llama, **ENGINE, platform="accelerator", **options) as llm:
+            found = [one.outputs[0].token_ids for one in llm.generate([prompt(9), prompt(4, 1)], GREEDY)]
+            worker = llm._engine._core.loop.executor._worker
+            return found, llm._engine.ready.facts["graphs"], worker._loaded.model.forward
+
+    due, facts, _ = started()
+    caplog.set_level(logging.INFO, LOGGER)
+    found, same, forward = started(compile=True)
+    assert found == due and same == facts and forward.graphs == TRACES * (LAYERS + 1)
+    assert "12 pieces by inductor in" in caplog.text and "a step of 1 token takes" in caplog.text
+    assert "cannot be compiled" not in caplog.text and "Backend compiler exception" not in caplog.text
+    assert len(list(home.glob("*.bin"))) >= 1

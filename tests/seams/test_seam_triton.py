@@ -58,6 +58,19 @@ def test_chunks_prefixes_and_graphs_give_the_tokens_of_the_reference(plugins, ll
     assert stats["prefix_hits"] > 0 and platform.graphs.replayed and platform.queue().waits == 0
 
 
+@pytest.mark.exhaustive
+@pytest.mark.covers("ATTN-05", "COMP-03")
+@pytest.mark.parametrize("depth", range(3))
+def test_prompts_by_captured_graphs_give_the_same(plugins, llama, prompts, due, depth):
+    plugins("fake_device", "triton_interpreted")
+    options = {"attention_backend": "triton_interpreted", "graphs": "full", "overlap_depth": depth}
+    found = answers(llama, prompts, platform="fake", **options)
+    same(found, due)
+    _, _, stats, platform = found
+    assert stats["prefix_hits"] > 0 and platform.queue().waits == 0
+    assert 24 in platform.graphs.replayed and len(platform.graphs.replayed) == stats["steps"]
+
+
 @pytest.mark.covers("ATTN-05")
 def test_preempted_rows_without_graphs_give_the_same(plugins, llama, prompts):
     plugins("fake_device", "triton_interpreted")
@@ -96,3 +109,16 @@ def test_families_with_windows_caps_sinks_chunks_and_slopes(plugins, tmp_path, p
     model = str(row_of(FAMILIES[name], name).write(tmp_path / name))
     due = answers(model, prompts, platform="cpu", attention_backend="torch_sdpa")
     same(answers(model, prompts, platform="fake", attention_backend=backend), due)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.covers("COMP-03")
+@pytest.mark.parametrize(("family", "name"), [("gemma", "gemma2"), ("minicpm", "minicpm3")])
+def test_prompts_by_captured_graphs_of_two_groups_and_of_latents(plugins, tmp_path, prompts, family, name):
+    plugins("fake_device", "triton_interpreted")
+    model = str(row_of(family, name).write(tmp_path / name))
+    due = answers(model, prompts, tokens=4, platform="cpu", attention_backend="torch_sdpa")
+    options = {"attention_backend": "triton_interpreted", "graphs": "full"}
+    found = answers(model, prompts, tokens=4, platform="fake", **options)
+    same(found, due)
+    assert 24 in found[3].graphs.replayed and len(found[3].graphs.replayed) == found[2]["steps"]

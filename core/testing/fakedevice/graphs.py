@@ -16,13 +16,15 @@ if TYPE_CHECKING:
 
 
 class RecordingGraphs(GraphFacet):
-    """Captures steps of up to 1, 2, 4, ... rows, in the memory that they were captured with.
+    """Captures steps of up to 1, 2, 4, ... rows, and of some numbers of tokens, in memory that stays.
 
     Attributes:
-        captured, replayed: Rows of each capture, and of each replay.
+        tokens: Of the steps with prompts that are captured.
+        captured, replayed: Tokens of each capture, and of each replay.
     """
 
     fixed = True
+    tokens: Sequence[int] = (8, 24)
 
     def __init__(self, queue: LateQueue) -> None:
         self._queue = queue
@@ -37,6 +39,11 @@ class RecordingGraphs(GraphFacet):
         """Return powers of two, and the largest."""
         rows = [1 << power for power in range(limits.num_rows.bit_length()) if 1 << power < limits.num_rows]
         return [StepShape(n, n, 1, limits.max_seq_len) for n in (*rows, limits.num_rows)]
+
+    def mixed_sizes(self, limits: StepShape) -> Sequence[StepShape]:
+        """Return those numbers of tokens that are no more than a step's."""
+        few = [one for one in self.tokens if one <= limits.num_tokens]
+        return [StepShape(one, min(one, limits.num_rows), one, limits.max_seq_len) for one in few]
 
     def capture(self, forward: Forward, step: StepInputs) -> RecordedGraph:
         """Record a forward pass; nothing of it is carried out."""

@@ -27,6 +27,7 @@ KNOWN = frozenset(
         "bidirectional",
         "position_bias",
         "replayable",
+        "replayable_prompts",
     }
 )
 """Features whose meaning the kit has checks for."""

@@ -351,6 +351,35 @@ def test_fixed_plans_give_what_plans_of_the_step_give():
     assert torch.equal(layer.forward(pad[0], step.kv, fixed)[:3], due)
 
 
+@pytest.mark.covers("COMP-03")
+@pytest.mark.parametrize("rows", [[(37, 1), (0, 11), (50, 3)], [(0, 16)], [(9, 2), (3, 1)]])
+def test_fixed_plans_of_prompts_give_what_plans_of_the_step_give(rows):
+    """Bit for bit, beside a row that has the padding, rows without a token, and NaN in what nobody uses."""
+    site, size = site_of(window=30), 4
+    step = step_of(rows, site, size)
+    backend = TritonBackend(AttentionContext(CPU, torch.float32, torch.float32, size))
+    layer = backend.layer(site)
+    plan = backend.plan(step.batch)
+    layer.write_kv(step.k, step.v, step.kv, plan)
+    due = layer.forward(step.q, step.kv, plan)
+    step.kv[0] = 0  # nobody's block: padding writes to it, and reads it
+    tokens, wanted = len(step.q), 20
+    fixed = backend.fixed_plan(StepShape(wanted, 6, wanted, 64))
+    used, last = len(rows), wanted - tokens
+    starts, lengths = np.full(7, tokens, dtype=np.int32), np.ones(6, dtype=np.int32)
+    starts[: used + 1], starts[6] = step.batch.query_starts, wanted
+    lengths[:used], lengths[5] = step.batch.seq_lens, last
+    tables = torch.zeros(6, 16, dtype=torch.int32)
+    tables[:used] = torch.nn.functional.pad(step.batch.block_tables, (0, 16))[:, :16]
+    slots = torch.nn.functional.pad(step.batch.slots, (0, last))
+    backend.refresh(fixed, BatchView(starts, lengths, tables, slots, wanted, 64))
+    assert fixed.work(4) == (True, 4, 64) and fixed.work(wanted) == (False, wanted, 64)
+    pad = [torch.cat([one, one[:1].expand(last, -1, -1)]) for one in (step.q, step.k, step.v)]
+    layer.write_kv(pad[1], pad[2], step.kv, fixed)
+    found = layer.forward(pad[0], step.kv, fixed)
+    assert torch.equal(found[:tokens], due) and found.isfinite().all()
+
+
 @pytest.mark.exhaustive
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(

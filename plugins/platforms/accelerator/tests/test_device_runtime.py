@@ -11,7 +11,7 @@ import torch
 from core_plugin_accelerator.faults import device_faults
 from core_plugin_accelerator.graphs import CapturedGraphs, graph_class
 from core_plugin_accelerator.memory import DeviceMemory
-from core_plugin_accelerator.options import SIZES
+from core_plugin_accelerator.options import SIZES, TOKENS
 from core_plugin_accelerator.queue import EventQueue
 from core_plugin_accelerator.stand_in import FakeAccelerator
 from core_plugin_accelerator.stream import DeviceStream
@@ -201,6 +201,15 @@ def test_which_steps_are_captured(module, rows, widest, sizes):
     }
 
 
+@pytest.mark.covers("COMP-03")
+def test_which_steps_with_prompts_are_captured(module):
+    graphs = CapturedGraphs(module, CPU, tokens=(64, 16, 512, 16))
+    found = graphs.mixed_sizes(StepShape(256, 33, 256, 512))
+    assert found == [StepShape(16, 16, 16, 512), StepShape(64, 33, 64, 512)]
+    assert [one.num_tokens for one in CapturedGraphs(module, CPU).mixed_sizes(StepShape(999, 9, 999, 999))] == [*TOKENS]
+    assert not CapturedGraphs(module, CPU, tokens=()).mixed_sizes(StepShape(256, 33, 256, 512))
+
+
 def test_a_torch_without_graphs_for_a_device_has_none():
     assert graph_class(SimpleNamespace()) is None
     assert graph_class(SimpleNamespace(XPUGraph=int)) is int
@@ -209,10 +218,8 @@ def test_a_torch_without_graphs_for_a_device_has_none():
 def test_options_are_checked():
     with pytest.raises(ValueError, match="graph_sizes"):
         FakeAccelerator({"graph_sizes": []})
-    platform = FakeAccelerator({"graphs": False})
-    platform.open(threads=None, seed=0, index=0)
-    assert platform.graphs is None
-    platform.close()
+    with pytest.raises(ValueError, match="graph_tokens"):
+        FakeAccelerator({"graph_tokens": [0]})
 
 
 # -- faults ------------------------------------------------------------------------------------------------------------

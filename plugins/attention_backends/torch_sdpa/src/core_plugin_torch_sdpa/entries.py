@@ -90,7 +90,7 @@ class Entries:
 
 
 class FixedEntries(Entries):
-    """The same for a plan of captured graphs: rows of one token, in memory that stays.
+    """The same for a plan of captured graphs: rows of one token, or tokens of a row as such, in memory that stays.
 
     Args:
         blocks: `(rows * columns,)` int64, which the plan fills.
@@ -116,10 +116,11 @@ class FixedEntries(Entries):
         self._last.copy_(lengths).sub_(1)
 
     def store(self, kv: Tensor, entries: Tensor, slots: Tensor, ratio: int) -> None:
-        """Write entries that are complete; what a slot has stays where it is not. Rows do not share slots."""
-        flat, places = kv.flatten(0, 1), torch.div(slots, ratio, rounding_mode="floor")
-        ends = ((self._last + 1) % ratio == 0).view(-1, *[1] * (entries.dim() - 1))
-        flat.index_copy_(0, places, torch.where(ends, entries, flat.index_select(0, places)))
+        """Write entries that are complete; in place of others the first one of block 0, which is nobody's, stays."""
+        flat, ends = kv.flatten(0, 1), (self._last[:, 0] + 1) % ratio == 0
+        places = torch.where(ends, torch.div(slots, ratio, rounding_mode="floor"), 0)
+        kept = flat.index_select(0, places)
+        flat.index_copy_(0, places, torch.where(ends.view(-1, *[1] * (entries.dim() - 1)), entries, kept))
 
 
 def _tensor(array: np.ndarray, device: torch.device) -> Tensor:

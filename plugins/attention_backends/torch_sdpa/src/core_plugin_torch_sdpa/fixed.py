@@ -1,4 +1,7 @@
-"""Plans for captured graphs: decode steps in memory that stays, filled on the device alone."""
+"""Plans for captured graphs, in memory that stays, filled on the device alone.
+
+The tokens of a step with prompts are rows of one token each: the keys of all are written before any of them attends.
+"""
 
 from __future__ import annotations
 
@@ -36,10 +39,49 @@ class FixedVariant:
 
 
 @dataclass(frozen=True, slots=True)
+class Spread:
+    """The tokens of a step as rows of one token each.
+
+    Attributes:
+        numbers: `(tokens,)` int32, 0 to `tokens - 1`.
+        rows: `(tokens,)` int64, whose each token is.
+        behind: `(rows,)` int32, length of each row in the cache less where its tokens in the step end.
+        lengths: `(tokens,)` int32, of its row up to each token.
+        tables: `(tokens, columns)` int32.
+    """
+
+    numbers: Tensor
+    rows: Tensor
+    behind: Tensor
+    lengths: Tensor
+    tables: Tensor
+
+    @staticmethod
+    def of(shape: StepShape, columns: int, device: torch.device) -> Spread:
+        """Return memory for steps of a shape."""
+        numbers = torch.arange(shape.num_tokens, dtype=torch.int32, device=device)
+        behind = torch.zeros(shape.num_rows, dtype=torch.int32, device=device)
+        tables = torch.zeros(shape.num_tokens, columns, dtype=torch.int32, device=device)
+        return Spread(numbers, numbers.long(), behind, numbers.clone(), tables)
+
+    def refresh(self, batch: BatchView) -> tuple[Tensor, Tensor]:
+        """Return block tables and lengths, `(tokens, columns)` and `(tokens,)`, of a batch's tokens."""
+        starts, lengths = batch.on_device()
+        ends = starts[1:]
+        torch.searchsorted(ends, self.numbers, right=True, out=self.rows)
+        torch.sub(lengths, ends, out=self.behind)
+        torch.index_select(self.behind, 0, self.rows, out=self.lengths)
+        self.lengths.add_(self.numbers).add_(1)
+        torch.index_select(batch.block_tables, 0, self.rows, out=self.tables)
+        return self.tables, self.lengths
+
+
+@dataclass(frozen=True, slots=True)
 class FixedPlan(SdpaPlan):
     """A plan of one shape. All rows are gathered as far as the longest could reach; masks hide the rest.
 
     Attributes:
+        spread: How tokens of steps with prompts become rows; None in steps of one token a row.
         work: How each variant's decode group is filled.
         blocks, halves: What latent layers, and all others, gather.
         positions: `(columns * block_size,)` int32.
@@ -48,6 +90,7 @@ class FixedPlan(SdpaPlan):
         entries: Filled with the rows' lengths.
     """
 
+    spread: Spread | None
     work: list[FixedVariant]
     blocks: Tensor
     halves: Tensor
@@ -70,7 +113,7 @@ class FixedPlanner:
 
     def plan(self, shape: StepShape, kinds: list[LayerKind]) -> FixedPlan:
         """Return a plan for layers of each kind, which `refresh` fills."""
-        rows, columns = shape.num_rows, -(-shape.max_seq_len // self._block_size)
+        rows, columns = shape.num_tokens, -(-shape.max_seq_len // self._block_size)
         width = columns * self._block_size
         slots = torch.zeros(3, rows, dtype=torch.int64, device=self._device)
         blocks = torch.zeros(rows * columns, dtype=torch.int64, device=self._device)
@@ -88,6 +131,7 @@ class FixedPlanner:
             ],
             encoder=self._no_encoder(rows, slots[0]),
             entries=FixedEntries(blocks, rows, shape.max_seq_len),
+            spread=Spread.of(shape, columns, self._device) if shape.max_query_len > 1 else None,
             work=work,
             blocks=blocks,
             halves=halves,
@@ -104,11 +148,14 @@ class FixedPlanner:
         plan.key_slots.mul_(size).add_(batch.slots)
         torch.add(plan.key_slots, size, out=plan.value_slots)
         plan.slots.copy_(batch.slots)
-        plan.blocks.view(batch.block_tables.shape).copy_(batch.block_tables)
-        halves = plan.halves.view(2, *batch.block_tables.shape)
-        torch.mul(plan.blocks.view(batch.block_tables.shape), 2, out=halves[0])
+        tables, lengths = batch.block_tables, batch.on_device()[1]
+        if plan.spread is not None:
+            tables, lengths = plan.spread.refresh(batch)
+        blocks, halves = plan.blocks.view(tables.shape), plan.halves.view(2, *tables.shape)
+        blocks.copy_(tables)
+        torch.mul(blocks, 2, out=halves[0])
         torch.add(halves[0], 1, out=halves[1])
-        lengths = batch.on_device()[1][:, None]
+        lengths = lengths[:, None]
         plan.entries.refresh(lengths)
         for one in plan.work:
             torch.ge(plan.positions, lengths, out=plan.hidden)

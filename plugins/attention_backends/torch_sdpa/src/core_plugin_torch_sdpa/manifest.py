@@ -31,6 +31,7 @@ TORCH_SDPA = AttentionSpec(
             "bidirectional",
             "position_bias",
             "replayable",
+            "replayable_prompts",
         }
     ),
 )

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch._dynamo.exc import TorchDynamoException
 
 from core_plugin_torch_compile.measure import Comparison
+from core_plugin_torch_compile.operations import use
+from core_plugin_torch_compile.options import LOGGER
 from core_plugin_torch_compile.sources import key_of
+from core_plugin_torch_compile.spans import in_spans
+from core_plugin_torch_compile.step import traced
 from core_plugin_torch_compile.store import Store, folder
 
 if TYPE_CHECKING:
@@ -20,7 +25,7 @@ if TYPE_CHECKING:
     from core.api.layers import StepInputs
     from core_plugin_torch_compile.options import CompileOptions
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger(LOGGER)
 
 LAYERS = 4096
 """Forms of one piece of code: each layer of a model has its own. torch would give up after eight."""
@@ -41,7 +46,10 @@ class CompiledForward:
         config: Any = torch._dynamo.config
         config.recompile_limit = max(config.recompile_limit, LAYERS)
         config.accumulated_recompile_limit = max(config.accumulated_recompile_limit, LAYERS)
-        self._compiled: Callable[[StepInputs], Tensor] = torch.compile(self._plain, backend=self._backend, dynamic=True)
+        # Numbers and sizes of layers are constants, of which kernels are made: only tokens differ, as `traced` says.
+        config.specialize_float = True
+        self._traced = torch.compile(self._plain, backend=self._backend)
+        self._compiled: Callable[[StepInputs], Tensor] = self._whole
         self.graphs, self.seconds, self._told = 0, 0.0, 0
         self._comparison = Comparison(options.measure)
         self._store = Store(folder()) if options.cache else None
@@ -57,6 +65,10 @@ class CompiledForward:
         elif self.graphs > self._told:  # the first step that had nothing to compile
             self._tell()
         return hidden
+
+    def _whole(self, step: StepInputs) -> Tensor:
+        use(step.plans)
+        return self._traced(cast("StepInputs", traced(step)))
 
     def _run(self, step: StepInputs) -> Tensor:
         """Run a step, compiled if that can be.
@@ -76,9 +88,14 @@ class CompiledForward:
             return self._plain(step)
 
     def _backend(self, module: Any, inputs: list[Tensor], **named: Any) -> Callable[..., Any]:
+        found = in_spans(module, partial(self._make, **named))
+        if found is not None:
+            made, pieces = found
+            self.graphs += pieces
+            return made
         self.graphs += 1
-        made: Callable[..., Any] = self._make(module, inputs, **named)
-        return made
+        whole: Callable[..., Any] = self._make(module, inputs, **named)
+        return whole
 
     def _load(self, store: Store) -> float:
         """Give torch what an earlier start compiled; return the seconds that this took then, 0 if there is nothing."""

@@ -9,6 +9,9 @@ from core.api.hooks import hookimpl
 
 __core_options__ = "core_plugin_torch_compile.options:CompileOptions"
 
+__core_presets__ = {"compile": {"backend": "inductor", "measure": 3}}
+"""`--compile`. So many steps are those of the short run at the start: what compiling saves is known when it is over."""
+
 OFF = "off"
 
 
@@ -19,7 +22,7 @@ def core_layer(site: Any, layer: Any, options: Mapping[str, Any]) -> Any:
         return None
     from core_plugin_torch_compile.opaque import opaque
 
-    return opaque(layer)
+    return opaque(layer, site)
 
 
 @hookimpl

@@ -3,29 +3,67 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
+from core.api.attention import AttentionSite
+from core_plugin_torch_compile.operations import ATTEND, WRITE, PlanName, named, plan_of
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
 METHODS = ("write_kv", "write", "forward", "forward_picked")
-"""What steps call of attention layers of all kinds."""
+"""What steps call of attention layers of all kinds. The step's plan is an argument of each."""
 
 
 class Opaque:
-    """A layer whose `METHODS` run as they are; everything else is the layer's own."""
+    """A layer whose `METHODS` run as they are, and end what is compiled; everything else is the layer's own."""
 
     def __init__(self, layer: Any) -> None:
-        self._layer = layer
+        self.layer = layer
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.__dict__["_layer"], name)
+        return getattr(self.__dict__["layer"], name)
 
 
-def opaque(layer: Any) -> Opaque:
+class Spanned(Opaque):
+    """A layer whose `write_kv` and `forward` are operations in what is traced: pieces reach from one to the next."""
+
+    def __init__(self, layer: Any, site: AttentionSite) -> None:
+        super().__init__(layer)
+        self.width = site.num_heads * (site.value_dim or site.head_dim)
+        self.name = named(self)
+
+    def write_kv(self, k: Tensor, v: Tensor, kv: Tensor, plan: Any) -> None:
+        """Store `k, v` at the plan's slots."""
+        if isinstance(plan, PlanName) and torch.compiler.is_compiling():
+            WRITE(k, v, kv, self.name, plan.name)
+        else:
+            self.layer.write_kv(k, v, kv, plan_of(plan))
+
+    def forward(self, q: Tensor, kv: Tensor, plan: Any) -> Tensor:
+        """Attend causally."""
+        if isinstance(plan, PlanName) and torch.compiler.is_compiling():
+            return cast("Tensor", ATTEND(q, kv, self.name, plan.name))
+        return cast("Tensor", self.layer.forward(q, kv, plan_of(plan)))
+
+
+def opaque(layer: Any, site: Any) -> Opaque:
     """Return a layer in front of another."""
+    if isinstance(site, AttentionSite) and hasattr(layer, "write_kv"):
+        return Spanned(layer, site)
     made, disable = Opaque(layer), cast("Callable[..., Any]", torch.compiler.disable)
     for name in METHODS:
         if hasattr(layer, name):
-            own = disable(getattr(layer, name), reason="attention reads the step's plan")
-            setattr(made, name, own)
+            setattr(made, name, disable(_planned(getattr(layer, name)), reason="attention reads the step's plan"))
     return made
+
+
+def _planned(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method of a layer that takes names for plans as well."""
+
+    def run(*arguments: Any) -> Any:
+        return method(*map(plan_of, arguments))
+
+    return run

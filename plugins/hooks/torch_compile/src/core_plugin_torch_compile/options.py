@@ -6,6 +6,9 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+LOGGER = "core.plugins.torch_compile"
+"""Its messages are among those of core, which are shown from the level info on; of others only warnings are."""
+
 
 class CompileOptions(BaseModel):
     """Whether, and how, models are compiled."""

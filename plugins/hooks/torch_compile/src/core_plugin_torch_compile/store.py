@@ -14,7 +14,9 @@ from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
-_LOG = logging.getLogger(__name__)
+from core_plugin_torch_compile.options import LOGGER
+
+_LOG = logging.getLogger(LOGGER)
 
 
 def folder() -> Path:

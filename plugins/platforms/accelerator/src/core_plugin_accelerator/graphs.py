@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from core.api.facets import Forward, GraphFacet, StepShape
-from core_plugin_accelerator.options import SIZES
+from core_plugin_accelerator.options import SIZES, TOKENS
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -25,17 +25,20 @@ def graph_class(module: Any) -> Any:
 
 
 class CapturedGraphs(GraphFacet):
-    """Steps of one token a row, captured for some numbers of rows while the engine starts.
+    """Steps that are captured while the engine starts: of some numbers of rows, and of tokens with prompts among them.
 
     Args:
-        rows: These numbers.
+        rows: Numbers of rows of one token.
+        tokens: Numbers of tokens of rows that may have several.
     """
 
     fixed = True
 
-    def __init__(self, module: Any, device: torch.device, rows: Sequence[int] = SIZES) -> None:
+    def __init__(
+        self, module: Any, device: torch.device, rows: Sequence[int] = SIZES, tokens: Sequence[int] = TOKENS
+    ) -> None:
         self._module, self._device = module, device
-        self._rows = sorted(set(rows))
+        self._rows, self._tokens = sorted(set(rows)), sorted(set(tokens))
         self._pool: Any = None
 
     def key(self, shape: StepShape) -> Hashable | None:
@@ -48,6 +51,14 @@ class CapturedGraphs(GraphFacet):
         if limits.num_rows <= self._rows[-1]:
             fitting.append(limits.num_rows)
         return [StepShape(rows, rows, 1, limits.max_seq_len) for rows in fitting]
+
+    def mixed_sizes(self, limits: StepShape) -> Sequence[StepShape]:
+        """Return the numbers of tokens up to those of the largest step, with as many rows as could share them."""
+        return [
+            StepShape(tokens, min(tokens, limits.num_rows), tokens, limits.max_seq_len)
+            for tokens in self._tokens
+            if tokens <= limits.num_tokens
+        ]
 
     def capture(self, forward: Forward, step: StepInputs) -> CapturedGraph:
         """Run the forward pass once as it is, so that kernels are compiled and libraries have their workspaces; then

@@ -67,8 +67,9 @@ class AcceleratorPlatform(Platform):
         self._module.set_device(index)
         torch.manual_seed(seed)
         self._memory = DeviceMemory(self._module, self._device, self._reserve(self._module.get_device_name(index)))
-        if self._options.graphs and graph_class(self._module) is not None:
-            self.graphs = CapturedGraphs(self._module, self._device, self._options.graph_sizes)
+        if graph_class(self._module) is not None:
+            sizes = (self._options.graph_sizes, self._options.graph_tokens)
+            self.graphs = CapturedGraphs(self._module, self._device, *sizes)
         if self.backend and not has(self.backend):
             library = LIBRARIES[self.backend]
             _LOG.warning("torch %s has no %s: models cannot be divided among devices.", torch.__version__, library)

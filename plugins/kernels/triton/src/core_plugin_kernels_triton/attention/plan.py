@@ -34,6 +34,7 @@ class TritonPlan:
     Attributes:
         tables, slots, starts, lengths: As in `BatchView`, on the device.
         counts, seq_lens: `(rows,)` tokens of each row in the step and in the cache, on the host.
+        shape: Of a plan for graphs of any number of tokens a row: the host knows neither; else None.
     """
 
     tables: Tensor
@@ -42,10 +43,14 @@ class TritonPlan:
     lengths: Tensor
     counts: np.ndarray
     seq_lens: np.ndarray
+    shape: StepShape | None = None
     _work: dict[int, Work] = field(default_factory=dict)
 
     def work(self, few: int) -> Work:
         """Return what there is to do where rows of up to `few` tokens are computed in splits."""
+        if self.shape is not None:
+            most = self.shape.max_query_len
+            return Work(most > few, min(few, most), self.shape.max_seq_len)
         if few not in self._work:
             short = (self.counts > 0) & (self.counts <= few)
             queries, longest = self.counts[short].max(initial=0), self.seq_lens[short].max(initial=0)
@@ -65,16 +70,20 @@ def fixed_plan(shape: StepShape, block_size: int, device: torch.device) -> Trito
     rows = shape.num_rows
     return TritonPlan(
         torch.zeros(rows, -(-shape.max_seq_len // block_size), dtype=torch.int32, device=device),
-        torch.zeros(rows, dtype=torch.int64, device=device),
+        torch.zeros(shape.num_tokens, dtype=torch.int64, device=device),
         torch.arange(rows + 1, dtype=torch.int32, device=device),
         torch.ones(rows, dtype=torch.int32, device=device),
         np.ones(rows, dtype=np.int32),
         np.full(rows, shape.max_seq_len, dtype=np.int32),
+        shape if shape.max_query_len > 1 else None,
     )
 
 
 def refresh(plan: TritonPlan, batch: BatchView) -> None:
     """Fill a fixed plan for a batch of its shape."""
+    starts, lengths = batch.on_device()
     plan.tables.copy_(batch.block_tables)
     plan.slots.copy_(batch.slots)
-    plan.lengths.copy_(batch.on_device()[1])
+    plan.lengths.copy_(lengths)
+    if plan.shape is not None:
+        plan.starts.copy_(starts)

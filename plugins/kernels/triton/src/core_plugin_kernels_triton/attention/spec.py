@@ -20,8 +20,8 @@ TRITON = AttentionSpec(
     refine="core_plugin_kernels_triton.attention.fits:fits",
     features=frozenset(
         {
-            *("sliding_window", "softcap", "alibi", "alibi_root", "sinks", "chunked", "head_scales", "replayable"),
-            *("latent", "picks"),
+            *("sliding_window", "softcap", "alibi", "alibi_root", "sinks", "chunked", "head_scales"),
+            *("latent", "picks", "replayable", "replayable_prompts"),
         }
     ),
 )
