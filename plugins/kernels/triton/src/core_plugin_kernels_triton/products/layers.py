@@ -15,11 +15,12 @@ from core_plugin_kernels_triton.products.cards import card
 from core_plugin_kernels_triton.products.kernels.kinds import FLOATS, INTEGERS, OPENED
 from core_plugin_kernels_triton.products.launches import launch_multiply, launch_rows_of
 from core_plugin_kernels_triton.products.options import ProductOptions
-from core_plugin_kernels_triton.products.rounding import coded, rounded
+from core_plugin_kernels_triton.products.rounding import prepared, shared_scale
 from core_plugin_kernels_triton.products.runs import FIXABLE, Run, runs
 
 if TYPE_CHECKING:
     from core.api import Part, ProductPlace, WeightForm
+    from core_plugin_kernels_triton.products.stored import Stored
 
 _RUN = 128
 """Inputs of a tile in float8: each has one scale of activations and of weights."""
@@ -61,7 +62,7 @@ class StoredProduct(Product):
     def pack(self, part: Part, index: int, out: Mapping[str, Tensor]) -> None:
         """Write the part into its run."""
         run = self._of_part[index]
-        own = self._params(run, out)
+        own = run.params(out)
         first = run.parts[index]
         packing.pack(part, run.form, run.stored, own, first)
         if part.bias is not None:
@@ -77,7 +78,7 @@ class StoredProduct(Product):
         bias = params.get("bias")
         for run, kind in zip(self._runs, self._how, strict=True):
             some = None if bias is None else bias.narrow(0, run.first, run.rows)
-            self._multiply(x, run, kind, self._params(run, params), some, out.narrow(1, run.first, run.rows))
+            self._multiply(x, run, kind, run.params(params), some, out.narrow(1, run.first, run.rows))
         return out
 
     def look_up(self, ids: Tensor, params: Mapping[str, Tensor]) -> Tensor:
@@ -85,23 +86,15 @@ class StoredProduct(Product):
         (run,) = self._runs
         out = torch.empty((ids.numel(), self.place.site.in_features), dtype=self.place.dtype, device=ids.device)
         if out.numel():
-            launch_rows_of(ids.flatten(), *_weight(run, self._params(run, params)), out)
+            launch_rows_of(ids.flatten(), *weight_of(run.stored, run.params(params)), out)
         return out.view(*ids.shape, out.shape[1])
 
     def _multiply(
         self, x: Tensor, run: Run, kind: int, params: Mapping[str, Tensor], bias: Tensor | None, out: Tensor
     ) -> None:
-        activations, fixed, scales = run.form.activations, params.get("input_scale"), None
-        if kind != OPENED.value:
-            x, scales = coded(x, activations, fixed)
-        elif activations != "as_is":
-            x = rounded(x, activations, fixed)
-        launch_multiply(x, scales, *_weight(run, params), bias, out, kind, self._wide, self._alike)
-
-    def _params(self, run: Run, params: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return the run's parameters by their names without its number."""
-        end = f"_{run.number}"
-        return {name.removesuffix(end): one for name, one in params.items() if name.endswith(end)}
+        activations = run.form.activations
+        x, scales = prepared(x, activations, kind, shared_scale(x, activations, params.get("input_scale")))
+        launch_multiply(x, scales, *weight_of(run.stored, params), bias, out, kind, self._wide, self._alike)
 
 
 def how(form: WeightForm, device: torch.device) -> int:
@@ -114,9 +107,8 @@ def how(form: WeightForm, device: torch.device) -> int:
     return FLOATS.value if fits and card(device).float8 else OPENED.value
 
 
-def _weight(run: Run, params: Mapping[str, Tensor]) -> tuple[Any, ...]:
+def weight_of(stored: Stored, params: Mapping[str, Tensor]) -> tuple[Any, ...]:
     """Return what launches take of a weight."""
-    stored = run.stored
     names = ("codes", "scales", "zeros", "group_of", "table", "row_scales")
     tensors = (params.get(name) for name in names)
     return (*tensors, stored.kind, stored.bits, stored.scale, stored.group, stored.shared)

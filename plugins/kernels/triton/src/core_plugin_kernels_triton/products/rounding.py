@@ -8,10 +8,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from core.api.forms import AS_IS
 from core_plugin_kernels_triton.launch import launch
 from core_plugin_kernels_triton.ops.layout import rows_apart
 from core_plugin_kernels_triton.ops.tiles import power_of_two, warps
+from core_plugin_kernels_triton.products.kernels.kinds import OPENED
 from core_plugin_kernels_triton.products.kernels.rounding import FLOAT4, FLOAT8, INT8, round_rows
+from core_plugin_kernels_triton.products.runs import FIXABLE
 
 _LARGEST_E4M3, _LARGEST_E2M1 = 448.0, 6.0
 _LANE = 16
@@ -45,33 +48,46 @@ ROUNDINGS: Mapping[str, Rounding] = {
 }
 
 
-def rounded(x: Tensor, activations: str, fixed: Tensor | None) -> Tensor:
+def prepared(x: Tensor, activations: str, how: int, whole: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """Return activations as a product takes them that multiplies in `how`: rounded, or codes and their scales."""
+    if activations == AS_IS:
+        return x, None
+    if how == OPENED.value:
+        return rounded(x, activations, whole), None
+    return coded(x, activations, whole)
+
+
+def rounded(x: Tensor, activations: str, whole: Tensor | None) -> Tensor:
     """Return `x (tokens, inputs)` rounded, in its own dtype.
 
     Args:
-        fixed: The scale that the checkpoint fixes, `()` float32; 0 or None: it follows from `x`.
+        whole: As `shared_scale` returns it.
     """
     out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     how = ROUNDINGS[activations]
-    launch_round(x, _shared(x, how, fixed), out, None, how.kind, how.run, how.power)
+    launch_round(x, whole, out, None, how.kind, how.run, how.power)
     return out
 
 
-def coded(x: Tensor, activations: str, fixed: Tensor | None) -> tuple[Tensor, Tensor]:
+def coded(x: Tensor, activations: str, whole: Tensor | None) -> tuple[Tensor, Tensor]:
     """Return `x` as int8, or the bytes of e4m3, and the scales `(tokens, runs)` float32 of what follows from it."""
     how = ROUNDINGS[activations]
     out = torch.empty(x.shape, dtype=torch.int8 if how.kind == INT8.value else torch.uint8, device=x.device)
     count = -(-x.shape[1] // how.run) if how.run else 1
     scales = torch.empty((len(x), count), dtype=torch.float32, device=x.device)
-    launch_round(x, _shared(x, how, fixed), out, scales, how.kind, how.run, how.power)
+    launch_round(x, whole, out, scales, how.kind, how.run, how.power)
     return out, scales
 
 
-def _shared(x: Tensor, how: Rounding, fixed: Tensor | None) -> Tensor | None:
-    """Return the scale that all tokens share, `()` float32, or None."""
-    if not how.largest:
+def shared_scale(x: Tensor, activations: str, fixed: Tensor | None) -> Tensor | None:
+    """Return the scale that all tokens share, `()` float32, or None where each has its own.
+
+    Args:
+        fixed: The scale that the checkpoint fixes, `()` float32; 0 or None: it follows from `x`.
+    """
+    if activations not in FIXABLE:
         return None
-    own = x.abs().amax().float() / how.largest
+    own = x.abs().amax().float() / ROUNDINGS[activations].largest
     own = torch.where(own > 0, own, 1.0)
     return own if fixed is None else torch.where(fixed > 0, fixed, own)
 
@@ -80,12 +96,13 @@ def _shared(x: Tensor, how: Rounding, fixed: Tensor | None) -> Tensor | None:
 def launch_round(
     x: Tensor, whole: Tensor | None, out: Tensor, scales: Tensor | None, kind: int, run: int, power: bool
 ) -> None:
-    """Write rounded values to `out`, or codes and their scales."""
+    """Write rounded values to `out`, or codes and their scales. `whole` is `()`, or `(tokens,)` contiguous."""
     x, stride = rows_apart(x)
     inputs = x.shape[1]
     block = power_of_two(max(inputs, run))
     round_rows[(len(x),)](
         *(x, whole, out, scales, inputs, stride, scales.shape[1] if scales is not None else 0),
+        0 if whole is None or not whole.ndim else 1,
         KIND=kind,
         POWER=power,
         WHOLE=whole is not None,

@@ -21,6 +21,7 @@ def round_rows(
     inputs,
     stride,
     runs,
+    whole_stride,
     KIND: tl.constexpr,
     POWER: tl.constexpr,
     WHOLE: tl.constexpr,
@@ -30,8 +31,9 @@ def round_rows(
 ):
     """Round row `program` of `x (rows, inputs)`, `inputs <= BLOCK`, in runs of `RUN` inputs.
 
-    A run's scale follows from its largest magnitude: it is a power of two with `POWER`; with `WHOLE` it is `whole`
-    itself, `()` float32, or of `FLOAT4` a number in e4m3 times that. With `CODES` int8 or the bytes of e4m3 go to
+    A run's scale follows from its largest magnitude: it is a power of two with `POWER`; with `WHOLE` it is the
+    row's own number in `whole` itself (float32, `whole_stride` 0: all rows have one), or of `FLOAT4` a number in e4m3
+    times that. With `CODES` int8 or the bytes of e4m3 go to
     `out`, and their scales to `scales (rows, runs)`; without, the rounded values go to `out`.
     """
     row = tl.program_id(0).to(tl.int64)
@@ -42,7 +44,7 @@ def round_rows(
     values = tl.reshape(values, (COUNT, RUN))
     strange = tl.max((values != values).to(tl.int32), 1) > 0
     largest = tl.max(tl.where(values == values, tl.abs(values), 0.0), 1)
-    scale = _scale(largest, whole, KIND, POWER, WHOLE)
+    scale = _scale(largest, whole, row * whole_stride, KIND, POWER, WHOLE)
     scale = tl.where(strange, float("nan"), scale)
     ratio = tl.div_rn(values, tl.broadcast_to(scale[:, None], (COUNT, RUN)))
     if KIND == INT8:
@@ -68,14 +70,14 @@ def round_rows(
 
 
 @triton.jit
-def _scale(largest, whole, KIND: tl.constexpr, POWER: tl.constexpr, WHOLE: tl.constexpr):
+def _scale(largest, whole, place, KIND: tl.constexpr, POWER: tl.constexpr, WHOLE: tl.constexpr):
     if POWER:
         # The exponent of the largest magnitude becomes that of the largest number: 2^8 of e4m3, 2^2 of e2m1.
         exponent = (largest.to(tl.int32, bitcast=True) >> 23) - (8 if KIND == FLOAT8 else 2)
         bits = tl.where(exponent <= 0, 0x00400000, exponent << 23).to(tl.int32)
         scale = tl.where(largest > 0, bits.to(tl.float32, bitcast=True), 1.0)
     elif WHOLE:
-        shared = tl.load(whole)
+        shared = tl.load(whole + place)
         if KIND == FLOAT4:
             wanted = tl.div_rn(largest, tl.full(largest.shape, 6.0, tl.float32))
             wanted = tl.div_rn(wanted, tl.zeros(largest.shape, tl.float32) + shared)
