@@ -6,6 +6,8 @@ import pytest
 import torch
 from core_plugin_kernels_triton.experts.spec import STORED_EXPERTS_IN
 from core_plugin_kernels_triton.experts.stored import StoredExpertsIn, StoredExpertsOut
+from core_plugin_kernels_triton.products import layers
+from core_plugin_kernels_triton.products.cards import Card
 from core_plugin_kernels_triton.products.refine import product as refine
 
 from core.api import CoreError, LayerSite, ProbeResult, ProductPlace
@@ -19,7 +21,8 @@ from ..products.weights import BLOCKS, FORMS, GROUPS, INT8, TABLES, Exact, e2m1,
 CPU, EXPERTS, TOP_K = torch.device("cpu"), 4, 2
 QWEN, AWQ, ACT_ORDER = float8(16, 128, activations="float8:128"), ints(4, 32, zeros=True), GROUPS[7]
 MXFP4, NVFP4, STATIC = e2m1(32, "e8m0"), e2m1(16, "e4m3", "e2m1:16"), float8(0, activations="float8:tensor")
-QUICK = [QWEN, AWQ, ACT_ORDER, MXFP4, NVFP4, STATIC, INT8[3], TABLES[0], BLOCKS[0], BLOCKS[7]]
+MXFP4_BY_MXFP4 = e2m1(32, "e8m0", "e2m1:32")
+QUICK = [QWEN, AWQ, ACT_ORDER, MXFP4, MXFP4_BY_MXFP4, NVFP4, STATIC, INT8[3], TABLES[0], BLOCKS[0], BLOCKS[7]]
 TOLERANCE = {torch.float32: 3e-6, torch.bfloat16: 1e-2, torch.float16: 2e-3}
 
 
@@ -105,6 +108,12 @@ def test_every_form_gives_what_the_reference_products_give(form):
 @pytest.mark.parametrize("form", [MXFP4, QWEN], ids=lambda one: one.key)
 def test_dense_tiles(form):
     held(form, (37,), rows=(24,))
+
+
+@pytest.mark.parametrize("form", [NVFP4, MXFP4_BY_MXFP4], ids=lambda one: one.key)
+def test_cards_that_do_not_multiply_runs_with_scales_open_them(form, monkeypatch):
+    monkeypatch.setattr(layers, "card", lambda device: Card(float8=False))
+    held(form, (3,), rows=(24,))
 
 
 @pytest.mark.parametrize("form", [AWQ, INT8[3]], ids=lambda one: one.key)

@@ -11,8 +11,8 @@ import triton.language as tl
 
 from core_plugin_kernels_triton.compat import cast, dot
 from core_plugin_kernels_triton.experts.opening import PLAIN, weight_tile
-from core_plugin_kernels_triton.products.kernels.kinds import INTEGERS, NO_SCALE, OPENED
-from core_plugin_kernels_triton.products.kernels.steps import add_tile, result
+from core_plugin_kernels_triton.products.kernels.kinds import INTEGERS, NO_SCALE
+from core_plugin_kernels_triton.products.kernels.steps import add_tile, given_tile, result
 
 
 @triton.jit
@@ -47,6 +47,7 @@ def rows_of_tile(tile, starts, kinds, FEW: tl.constexpr, BLOCK_M: tl.constexpr):
 def multiply_kernel(
     x,
     x_scales,
+    x_factors,
     weight,
     scales,
     zeros,
@@ -62,6 +63,7 @@ def multiply_kernel(
     experts,
     x_stride,
     x_scale_stride,
+    factor_stride,
     expert_stride,
     row_stride,
     scale_stride,
@@ -83,7 +85,9 @@ def multiply_kernel(
     SCALED: tl.constexpr,
     HOW: tl.constexpr,
     FNUZ: tl.constexpr,
+    X: tl.constexpr,
     RUNS: tl.constexpr,
+    FACTORS: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
@@ -124,22 +128,19 @@ def multiply_kernel(
         if BIASED:
             bias += expert * bias_stride
         total = tl.zeros([BLOCK_M, BLOCK_N], tl.int32 if HOW == INTEGERS else tl.float32)
-        begin = x + source[:, None] * x_stride
+        begin = x + source * x_stride
         for start in range(0, inputs, BLOCK_K):
-            k = start + tl.arange(0, BLOCK_K)
-            given = tl.load(begin + k[None, :], mask=live[:, None] & (k < inputs)[None, :], other=0)
+            given = given_tile(begin, live, start, inputs, HOW, X, BLOCK_K)
             if KIND == PLAIN:
+                k = start + tl.arange(0, BLOCK_K)
                 total = dot(given, weight_tile(own, n, k, rows, inputs, row_stride), total)
             else:
                 total = add_tile(
                     *(total, given, x_scales, own, scales, zeros, group_of, table, source, live, n, known),
                     *(start, inputs, x_scale_stride, row_stride, groups, shared),
-                    *(KIND, BITS, SCALE, GROUP, ZEROS, ORDERED, HOW, FNUZ, RUNS, False, BLOCK_K),
+                    *(KIND, BITS, SCALE, GROUP, ZEROS, ORDERED, HOW, FNUZ, X, RUNS, False, BLOCK_K),
                 )
-        y = result(
-            *(total, x_scales, row_scales, bias, source, n, live, known, x_scale_stride),
-            *(HOW != OPENED and not RUNS, SCALED, BIASED),
-        )
+        y = result(total, x_factors, row_scales, bias, source, n, live, known, factor_stride, FACTORS, SCALED, BIASED)
     if INTO or kind < experts:
         at = out + (target.to(tl.int64) * out_stride)[:, None] + n[None, :]
         tl.store(at, cast(y, out.dtype.element_ty), mask=there)

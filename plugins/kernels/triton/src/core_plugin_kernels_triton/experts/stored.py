@@ -16,7 +16,7 @@ from core_plugin_kernels_triton.experts.scales import scales_of_rows
 from core_plugin_kernels_triton.experts.sort import by_expert
 from core_plugin_kernels_triton.products import pack as packing
 from core_plugin_kernels_triton.products.layers import how, weight_of
-from core_plugin_kernels_triton.products.rounding import prepared
+from core_plugin_kernels_triton.products.rounding import kind_of, prepared
 from core_plugin_kernels_triton.products.runs import FIXABLE, Run, runs
 
 if TYPE_CHECKING:
@@ -91,10 +91,12 @@ class _Stored(Opened):
             if activations in FIXABLE:  # rows of a token that go to several experts are rounded in several ways
                 rows = x.index_select(0, order // ids.shape[1]) if into else x
                 whole, sorted_ = scales_of_rows(rows, activations, ids, order, own["input_scale"]), True
-            given, scales = prepared(rows, activations, kind, whole)
-            given = given if given.stride(-1) == 1 else given.contiguous()
+            given = prepared(rows if rows.stride(-1) == 1 else rows.contiguous(), activations, kind, whole)
             weight, columns = weight_of(run.stored, own), out.narrow(1, run.first, run.rows)
-            launch_stored(given, scales, *weight, some, order, starts, columns, ids.shape[1], into, sorted_, kind)
+            launch_stored(
+                *(*given, *weight, some, order, starts, columns, ids.shape[1], into, sorted_),
+                *(x.shape[1], kind, kind_of(activations)),
+            )
         return out
 
 

@@ -37,13 +37,14 @@ def plain_tile(device: torch.device, rows: int, inputs: int) -> Tile:
     return Tile(table["m"], _within(table["n"], rows), _within(table["k"], inputs), table["warps"], table["stages"])
 
 
-def stored_tile(device: torch.device, rows: int, inputs: int, bits: int) -> Tile:
+def stored_tile(device: torch.device, rows: int, inputs: int, bits: int, *, scaled: bool = False) -> Tile:
     """Return the tile of products with weights as they are stored.
 
     Args:
         bits: Of what is multiplied: 8, 16 or 32.
+        scaled: Whether numbers are multiplied in runs with scales.
     """
-    table = tiles(device)["stored"]
+    table = tiles(device)["scaled" if scaled else "stored"]
     # Of wider numbers fewer fit. In 8 bits a tile may have to be a whole run of inputs.
     k = table["k8"] if bits == 8 else _within(max(_LEAST, table["k"] * 16 // bits), inputs)
     return Tile(table["m"], _within(table["n"], rows), k, table["warps"], table["stages"])

@@ -12,11 +12,12 @@ from core.api import Product
 from core.api.quantization import ROUTER
 from core_plugin_kernels_triton.products import pack as packing
 from core_plugin_kernels_triton.products.cards import card
-from core_plugin_kernels_triton.products.kernels.kinds import FLOATS, INTEGERS, OPENED
+from core_plugin_kernels_triton.products.kernels.kinds import FLOATS, INTEGERS, MICROSCALED, OPENED
 from core_plugin_kernels_triton.products.launches import launch_multiply, launch_rows_of
 from core_plugin_kernels_triton.products.options import ProductOptions
-from core_plugin_kernels_triton.products.rounding import prepared, shared_scale
+from core_plugin_kernels_triton.products.rounding import kind_of, prepared, shared_scale
 from core_plugin_kernels_triton.products.runs import FIXABLE, Run, runs
+from core_plugin_kernels_triton.products.stored import FLOAT8
 
 if TYPE_CHECKING:
     from core.api import Part, ProductPlace, WeightForm
@@ -27,6 +28,14 @@ _RUN = 128
 
 _FLOAT8 = ("float8:token", "float8:tensor", "float8:128")
 """Activations in e4m3 whose scales lie outside of the sums of a tile."""
+
+_MICROSCALED = frozenset(
+    [
+        *((codes, 1, 32, "e8m0", rounding) for codes in (*FLOAT8, "e2m1") for rounding in ("float8:32", "e2m1:32")),
+        ("e2m1", 1, 16, "e4m3", "e2m1:16"),
+    ]
+)
+"""Codes, outputs, inputs, scales and activations of forms whose runs of inputs have scales on both sides."""
 
 _HEADS = frozenset({"embedding", "lm_head", ROUTER})
 """Layers whose results stay in float32: steps of bfloat16 are an eighth where logits are about 20."""
@@ -93,18 +102,22 @@ class StoredProduct(Product):
         self, x: Tensor, run: Run, kind: int, params: Mapping[str, Tensor], bias: Tensor | None, out: Tensor
     ) -> None:
         activations = run.form.activations
-        x, scales = prepared(x, activations, kind, shared_scale(x, activations, params.get("input_scale")))
-        launch_multiply(x, scales, *weight_of(run.stored, params), bias, out, kind, self._wide, self._alike)
+        given = prepared(x, activations, kind, shared_scale(x, activations, params.get("input_scale")))
+        weight, inputs, codes = weight_of(run.stored, params), x.shape[1], kind_of(activations)
+        launch_multiply(*given, *weight, bias, out, inputs, kind, codes, self._wide, self._alike)
 
 
 def how(form: WeightForm, device: torch.device) -> int:
-    """Return in what a device multiplies weights of a form: whole numbers, float8, or the compute dtype."""
+    """Return in what a device multiplies weights of a form: integers, float8, runs with scales, the compute dtype."""
     plain = not (form.zeros or form.ordered)
     if form.codes == "int" and form.bits == 8 and plain and not form.inputs and form.activations == "int8:token":
         return INTEGERS.value
     runs_fit = form.inputs % _RUN == 0 and form.scale in ("float32", "e8m0")
     fits = form.codes == "float8_e4m3fn" and plain and runs_fit and form.activations in _FLOAT8
-    return FLOATS.value if fits and card(device).float8 else OPENED.value
+    if fits and card(device).float8:
+        return FLOATS.value
+    scaled = (form.codes, form.outputs, form.inputs, form.scale, form.activations) in _MICROSCALED
+    return MICROSCALED.value if scaled and plain and form.scale in card(device).scaled else OPENED.value
 
 
 def weight_of(stored: Stored, params: Mapping[str, Tensor]) -> tuple[Any, ...]:

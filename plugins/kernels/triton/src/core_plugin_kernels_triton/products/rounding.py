@@ -12,7 +12,7 @@ from core.api.forms import AS_IS
 from core_plugin_kernels_triton.launch import launch
 from core_plugin_kernels_triton.ops.layout import rows_apart
 from core_plugin_kernels_triton.ops.tiles import power_of_two, warps
-from core_plugin_kernels_triton.products.kernels.kinds import OPENED
+from core_plugin_kernels_triton.products.kernels.kinds import E2M1, E4M3, MICROSCALED, OPENED
 from core_plugin_kernels_triton.products.kernels.rounding import FLOAT4, FLOAT8, INT8, round_rows
 from core_plugin_kernels_triton.products.runs import FIXABLE
 
@@ -48,13 +48,45 @@ ROUNDINGS: Mapping[str, Rounding] = {
 }
 
 
-def prepared(x: Tensor, activations: str, how: int, whole: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """Return activations as a product takes them that multiplies in `how`: rounded, or codes and their scales."""
+class Given(NamedTuple):
+    """Activations as a product takes them.
+
+    Attributes:
+        x: `(tokens, inputs)`: numbers, int8, or the bytes of e4m3; of e2m1 pairs, `(tokens, inputs / 2)`.
+        scales: `(tokens, runs)` of runs of inputs, float32 or uint8.
+        factors: What results are multiplied by: `(tokens,)` float32, or `()` for all of them.
+    """
+
+    x: Tensor
+    scales: Tensor | None = None
+    factors: Tensor | None = None
+
+    def rows(self, start: int, end: int) -> Given:
+        """Return some of the tokens."""
+        scales = None if self.scales is None else self.scales[start:end]
+        whole = self.factors is None or not self.factors.ndim
+        return Given(self.x[start:end], scales, self.factors if whole else self.factors[start:end])
+
+
+def prepared(x: Tensor, activations: str, how: int, whole: Tensor | None) -> Given:
+    """Return activations for a product that multiplies in `how`.
+
+    Args:
+        whole: As `shared_scale` returns it.
+    """
     if activations == AS_IS:
-        return x, None
+        return Given(x)
     if how == OPENED.value:
-        return rounded(x, activations, whole), None
-    return coded(x, activations, whole)
+        return Given(rounded(x, activations, whole))
+    codes, scales = coded(x, activations, whole, scaled=how == MICROSCALED.value)
+    if how == MICROSCALED.value:
+        return Given(codes, scales, whole)
+    return Given(codes, scales) if scales.shape[1] > 1 else Given(codes, None, scales[:, 0])
+
+
+def kind_of(activations: str) -> int:
+    """Return the kind of activations that are codes, of those of weights."""
+    return E2M1.value if activations.startswith("e2m1") else E4M3.value
 
 
 def rounded(x: Tensor, activations: str, whole: Tensor | None) -> Tensor:
@@ -69,12 +101,17 @@ def rounded(x: Tensor, activations: str, whole: Tensor | None) -> Tensor:
     return out
 
 
-def coded(x: Tensor, activations: str, whole: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Return `x` as int8, or the bytes of e4m3, and the scales `(tokens, runs)` float32 of what follows from it."""
+def coded(x: Tensor, activations: str, whole: Tensor | None, *, scaled: bool = False) -> tuple[Tensor, Tensor]:
+    """Return `x` as int8, the bytes of e4m3 or pairs of e2m1, and the scales `(tokens, runs)` of what follows from it.
+
+    Args:
+        scaled: Whether scales are the bytes of e8m0 or e4m3, else float32.
+    """
     how = ROUNDINGS[activations]
-    out = torch.empty(x.shape, dtype=torch.int8 if how.kind == INT8.value else torch.uint8, device=x.device)
+    width = -(-x.shape[1] // 2) if how.kind == FLOAT4.value else x.shape[1]
+    out = torch.empty((len(x), width), dtype=torch.int8 if how.kind == INT8.value else torch.uint8, device=x.device)
     count = -(-x.shape[1] // how.run) if how.run else 1
-    scales = torch.empty((len(x), count), dtype=torch.float32, device=x.device)
+    scales = torch.empty((len(x), count), dtype=torch.uint8 if scaled else torch.float32, device=x.device)
     launch_round(x, whole, out, scales, how.kind, how.run, how.power)
     return out, scales
 
@@ -107,6 +144,7 @@ def launch_round(
         POWER=power,
         WHOLE=whole is not None,
         CODES=scales is not None,
+        BYTES=scales is not None and scales.dtype == torch.uint8,
         RUN=run or block,
         BLOCK=block,
         num_warps=warps(block, _LANE),
