@@ -64,8 +64,10 @@ class Given(NamedTuple):
     def rows(self, start: int, end: int) -> Given:
         """Return some of the tokens."""
         scales = None if self.scales is None else self.scales[start:end]
-        whole = self.factors is None or not self.factors.ndim
-        return Given(self.x[start:end], scales, self.factors if whole else self.factors[start:end])
+        factors = self.factors
+        if factors is not None and factors.ndim:
+            factors = factors[start:end]
+        return Given(self.x[start:end], scales, factors)
 
 
 def prepared(x: Tensor, activations: str, how: int, whole: Tensor | None) -> Given:
