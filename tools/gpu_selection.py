@@ -21,13 +21,15 @@ from core_plugin_accelerator import found, points_of
 from gpu_experts import experts_for, experts_table
 from gpu_tables import alike, preferences_table, why_not, why_not_table
 
-from core.api import AttentionRequest, PlatformSpec, ProbeResult
+from core.api import AttentionRequest, KernelRequest, PlatformSpec, ProbeResult
+from core.api.descriptors import KernelSpec
 from core.api.errors import CoreError
 from core.api.forms import WeightForm
 from core.api.kernels import OPS
 from core.plugins.attention import attention_verdict
 from core.plugins.catalog import Catalogue, Entry
-from core.plugins.foundation import KernelPlace
+from core.plugins.drivers import Candidate
+from core.plugins.foundation import KernelPlace, refined
 from core.plugins.hooks import Hooks
 from core.plugins.kernels import plan_kernels
 from core.plugins.kinds import ATTENTION
@@ -150,12 +152,24 @@ def kernels_for(device: Device) -> dict[str, list[str]]:
 
 
 def products_for(device: Device) -> dict[str, str]:
-    """Return form of weights -> what multiplies with it on a card, in linear layers and in embeddings."""
+    """Return form of weights -> what multiplies with it on a card, in linear layers, in embeddings and in experts."""
     chooses = selector(device)
     place = KernelPlace(device.platform.device_type, "bfloat16", device.probe)
-    plan_kernels(chooses, [], place, dict.fromkeys(FORMS.values(), 0))
+    planned = plan_kernels(chooses, [], place, dict.fromkeys(FORMS.values(), 0))
     named = {f"weights {form.shown}": name for name, form in FORMS.items()}
-    return {named[one.subject]: one.how for one in chooses.reports if one.subject in named}
+    found = {named[one.subject]: one.how for one in chooses.reports if one.subject in named}
+    return {name: f"{how}, experts: {_experts_for(FORMS[name], planned, place)}" for name, how in found.items()}
+
+
+def _experts_for(form: WeightForm, planned: Sequence[Candidate], place: KernelPlace) -> str:
+    """Return the first product that takes experts' weights of a form, whatever their sizes."""
+    request = KernelRequest(op="experts_in", device=place.device, dtype=place.dtype, form=form.key)
+    for one in planned:
+        spec = one.spec(KernelSpec)
+        fits = spec.op == request.op and spec.replace(dims={}).check(request).ok
+        if fits and refined(one, spec.refine, request, place.probe).ok:
+            return one.entry.name
+    return "reference"
 
 
 def experts_of(every: Sequence[Device], *, libraries: bool) -> list[dict[str, SelectionReport]]:
@@ -207,8 +221,8 @@ def page() -> str:
             "",
             "## Weights, in bfloat16",
             "",
-            "What multiplies with weights of each form in linear layers, and in embeddings and output projections. The",
-            "*reference* opens them to bfloat16 when they are loaded.",
+            "What multiplies with weights of each form in linear layers, in embeddings and output projections, and in",
+            "experts (`experts_in`; `experts_out` likewise). The *reference* opens them to bfloat16 when loaded.",
             "",
             *_products(every),
             "",

@@ -9,14 +9,20 @@ import sys
 
 import torch
 import triton
-from core_plugin_kernels_triton.experts import multiply, route, sort
+from core_plugin_kernels_triton.experts import launches, multiply, route, sort, tiles
 from core_plugin_kernels_triton.latent import attend, form, picks, store
 from core_plugin_kernels_triton.ops.tiles import power_of_two
+from core_plugin_kernels_triton.products import layers
+from core_plugin_kernels_triton.products.cards import Card
+from core_plugin_kernels_triton.products.kernels.kinds import MICROSCALED, OPENED
+from core_plugin_kernels_triton.products.rounding import kind_of
+from core_plugin_kernels_triton.products.stored import BLOCKS, stored
 from core_plugin_kernels_triton.recurrent import attention, conv, scan
 from core_plugin_kernels_triton.tables import sizes
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
+from core.api import WeightForm
 from core.api.attention import AttentionContext, LatentSite
 
 NAMES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
@@ -30,19 +36,40 @@ def target_of(name):
     return GPUTarget("cuda", int(arch), 32), ("default", "cuda", f"cuda:{arch[:-1]}.{arch[-1]}")
 
 
+STORED = {
+    "int4": WeightForm(codes="int", bits=4, inputs=128, zeros=True),
+    "ordered": WeightForm(codes="int", bits=4, inputs=128, zeros=True, ordered=True),
+    "int8": WeightForm(codes="int", bits=8, activations="int8:token"),
+    "float8": WeightForm(codes="float8_e4m3fn", activations="float8:token"),
+    "float8 blocks": WeightForm(codes="float8_e4m3fn", outputs=128, inputs=128, activations="float8:128"),
+    "nf4": WeightForm(codes="nf4", inputs=64),
+    "mxfp4": WeightForm(codes="e2m1", inputs=32, scale="e8m0"),
+    "mxfp4 by mxfp4": WeightForm(codes="e2m1", inputs=32, scale="e8m0", activations="e2m1:32"),
+    "mxfp8": WeightForm(codes="float8_e4m3fn", inputs=32, scale="e8m0", activations="float8:32"),
+    "nvfp4": WeightForm(codes="e2m1", inputs=16, scale="e4m3", activations="e2m1:16"),
+    **{kind: WeightForm(codes=f"gguf:{kind}") for kind in BLOCKS},
+}
+QUICK = ("float8 blocks", "mxfp4")
+ROWS, INPUTS = 1536, 2048
+
+
 def experts(dtype, sections):
     """Yield name, kernel, types of arguments other than int32, constants, and options."""
     table = sizes("experts", sections)
-    m, n, k, warps, stages = (table["multiply"][one] for one in ("m", "n", "k", "warps", "stages"))
+    tiles.tiles = lambda device: table
+    multiplies = dict.fromkeys(("x", "weight", "bias", "out"), f"*{dtype}")
+    multiplies |= dict.fromkeys(("order", "starts"), "*i32")
+    tile = tiles.plain_tile(None, ROWS, INPUTS)
+    options = {"num_warps": tile.warps, "num_stages": tile.stages}
+    absent = dict.fromkeys(("x_scales", "x_factors", "scales", "zeros", "group_of", "table", "row_scales"))
     for into in (False, True):
         for few in (False, True):
-            types = {**dict.fromkeys(("x", "weight", "bias", "out"), f"*{dtype}")}
-            types |= dict.fromkeys(("order", "starts"), "*i32")
-            constants = {"TOP_K": 8, "INTO": into, "BIASED": few, "FEW": few}
-            constants |= {"BLOCK_M": m, "BLOCK_N": n, "BLOCK_K": k}
+            constants = {**launches._PLAIN, **absent, "TOP_K": 8, "INTO": into, "SORTED": not into, "BIASED": few}
+            constants |= {"FEW": few, "BLOCK_M": tile.m, "BLOCK_N": tile.n, "BLOCK_K": tile.k}
             constants |= {} if few else {"bias": None}
-            options = {"num_warps": warps, "num_stages": stages}
-            yield f"multiply {into:d}{few:d}", multiply.multiply_kernel, types, constants, options
+            yield f"multiply {into:d}{few:d}", multiply.multiply_kernel, multiplies, constants, options
+    for name in QUICK:
+        yield f"stored {name}", multiply.multiply_kernel, *stored_product(STORED[name], dtype, sections)
     types = {"results": f"*{dtype}", "weights": "*fp32", "ids": "*i32", "out": f"*{dtype}"}
     constants = {"TOP_K": 8, "ROWS": 1, "BLOCK": table["total"]["tile"]}
     yield "total", multiply.total_kernel, types, constants, {"num_warps": 8}
@@ -111,7 +138,49 @@ def recurrent(dtype, sections):
     yield "gated", scan.gated_kernel, types, {"BLOCK": table["gated"]["channels"]}, {"num_warps": 4}
 
 
-PARTS = {"experts": experts, "latent": latent, "recurrent": recurrent}
+def other_forms(dtype, sections):
+    """Yield the same of experts in further forms."""
+    table = sizes("experts", sections)
+    tiles.tiles = lambda device: table
+    for name in STORED.keys() - QUICK:
+        yield f"stored {name}", multiply.multiply_kernel, *stored_product(STORED[name], dtype, sections)
+
+
+def stored_product(weights, dtype, sections):
+    """Return types, constants and options of a product of a form, biased, for few tokens."""
+    one, arch = stored(weights, ROWS, INPUTS), sections[-1].partition(":")[2]
+    float8 = arch in ("gfx942", "gfx950", "8.9", "9.0", "10.0", "12.0")
+    scales = {"10.0": ("e8m0", "e4m3"), "12.0": ("e8m0", "e4m3"), "gfx950": ("e8m0",)}.get(arch, ())
+    layers.card = lambda device: Card(float8, arch == "gfx942", frozenset(scales))
+    how = layers.how(weights, None)
+    opened = how == OPENED.value
+    scaled = how == MICROSCALED.value
+    tile = tiles.stored_tile(None, ROWS, INPUTS, 8 if not opened else 32 if dtype == "fp32" else 16, scaled=scaled)
+    types = dict.fromkeys(("x_scales", "x_factors", "zeros", "table", "row_scales", "bias"), "*fp32")
+    types |= {"x": f"*{dtype}" if opened else "*i8" if weights.codes == "int" else "*u8", "out": f"*{dtype}"}
+    types |= {"weight": "*u8", "scales": "*fp32" if weights.scale == "float32" else "*u8"}
+    types |= dict.fromkeys(("group_of", "order", "starts"), "*i32")
+    constants = {"TOP_K": 8, "INTO": True, "SORTED": False, "BIASED": True, "FEW": True, "KIND": one.kind}
+    constants |= {"BITS": one.bits, "SCALE": one.scale, "GROUP": one.group, "ZEROS": one.zeros}
+    constants |= {"ORDERED": one.ordered, "SCALED": one.by_row, "HOW": how, "FNUZ": arch == "gfx942"}
+    runs = not opened and weights.activations == "float8:128"
+    constants |= {"RUNS": runs, "X": kind_of(weights.activations)}
+    constants["FACTORS"] = not (opened or runs or weights.scale == "e8m0")
+    constants |= {"BLOCK_M": tile.m, "BLOCK_N": tile.n, "BLOCK_K": tile.k}
+    types |= {"x_scales": "*u8"} if scaled else {}
+    there = {
+        "x_scales": runs or scaled,
+        "x_factors": constants["FACTORS"],
+        "scales": one.grouped,
+        "zeros": one.zeros,
+        "group_of": one.ordered,
+    }
+    there |= {"table": one.table, "row_scales": one.by_row}
+    constants |= dict.fromkeys(name for name, found in there.items() if not found)
+    return types, constants, {"num_warps": tile.warps, "num_stages": tile.stages}
+
+
+PARTS = {"experts": experts, "experts in further forms": other_forms, "latent": latent, "recurrent": recurrent}
 
 
 def main(name, dtype, *wanted):

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from core_plugin_kernels_triton.attention.spec import TRITON
-from core_plugin_kernels_triton.experts.spec import EXPERTS_IN, EXPERTS_OUT, ROUTE
+from core_plugin_kernels_triton.experts.spec import (
+    EXPERTS_IN,
+    EXPERTS_OUT,
+    ROUTE,
+    STORED_EXPERTS_IN,
+    STORED_EXPERTS_OUT,
+)
 from core_plugin_kernels_triton.ops.spec import (
     ADD_BIAS,
     ADD_LAYER_NORM,
@@ -59,6 +65,8 @@ __all__ = [
     "ROUTE",
     "SELECTIVE_SCAN",
     "SILU_AND_MUL",
+    "STORED_EXPERTS_IN",
+    "STORED_EXPERTS_OUT",
     "STORED_LOOKUP",
     "TRITON",
 ]

@@ -7,6 +7,8 @@ SMALL = {
     "route": {"tile": 16, "lane": 1},
     "sort": {"block": 8, "tile": 32},
     "multiply": {"m": 16, "n": 16, "k": 16, "warps": 1, "stages": 1},
+    "stored": {"m": 16, "n": 32, "k": 128, "k8": 128, "warps": 1, "stages": 1},
+    "scaled": {"m": 16, "n": 32, "k": 128, "k8": 128, "warps": 1, "stages": 1},
     "total": {"tile": 64, "lane": 1},
 }
 

@@ -4,6 +4,8 @@ import pytest
 
 from core.testing.conformance import Level, run
 
+STORED = ("triton_stored_experts_in", "triton_stored_experts_out")
+
 
 @pytest.fixture
 def small_tiles():
@@ -11,7 +13,8 @@ def small_tiles():
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("name", ["triton_route", "triton_experts_in", "triton_experts_out"])
+@pytest.mark.parametrize("name", ["triton_route", "triton_experts_in", "triton_experts_out", *STORED])
+@pytest.mark.timeout(1800)
 def test_a_kernel_passes(name):
     (report,) = run(name, level=Level.L1).plugins
     assert {one.check: one.message for one in report.failures} == {}

@@ -9,9 +9,11 @@ import torch
 import triton.language as tl
 from core_plugin_kernels_triton import tables
 from core_plugin_kernels_triton.ops.tiles import tiles
+from core_plugin_kernels_triton.tune.candidates import OPS
 from core_plugin_kernels_triton.tune.cases import Sizes, cases
 from core_plugin_kernels_triton.tune.command import BenchTune, device_here, sizes_of
-from core_plugin_kernels_triton.tune.search import CANDIDATES, search
+from core_plugin_kernels_triton.tune.parts import PARTS
+from core_plugin_kernels_triton.tune.search import search
 from core_plugin_kernels_triton.tune.store import keep
 
 from core.api import ConfigError
@@ -66,6 +68,11 @@ def test_sizes_are_those_of_a_model(tmp_path):
         (tmp_path / "config.json").write_text(json.dumps(given))
         found = sizes_of(str(tmp_path), "float16", "2")
         assert (found.hidden, found.heads, found.head_dim, found.vocabulary, found.dtype) == (24, 3, 8, 50, "float16")
+        assert (found.experts, found.top_k) == (0, 0)
+    mixed = {**config, "n_routed_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 16}
+    (tmp_path / "config.json").write_text(json.dumps(mixed))
+    found = sizes_of(str(tmp_path), "float16", "2")
+    assert (found.experts, found.top_k, found.expert_size) == (8, 2, 16)
     (tmp_path / "config.json").write_text("[]")
     for model, rows in ((str(tmp_path), "1"), (str(tmp_path / "none"), "1"), (None, "1,a")):
         with pytest.raises(ConfigError, match=r"CORE-C104 core bench tune: the sizes of .* cannot be read"):
@@ -74,17 +81,21 @@ def test_sizes_are_those_of_a_model(tmp_path):
 
 def test_every_kernel_of_the_table_is_timed_and_runs(small_tiles):
     found = cases(TINY, CPU)
-    assert found.keys() == CANDIDATES.keys() == tiles(CPU).keys()
+    assert found.keys() == OPS.keys() == tiles(CPU).keys()
     for calls in found.values():
         assert calls
         for call in calls:
             call()
 
 
-def test_tables_and_candidates_name_the_same_sizes():
-    for section in tables._table("ops").values():
-        for kernel, sizes in section.items():
-            assert sizes.keys() == CANDIDATES[kernel].keys()
+@pytest.mark.parametrize("name", PARTS)
+def test_candidates_are_sizes_of_the_tables(name):
+    for section in tables._table(name).values():
+        for kernel, values in PARTS[name].candidates.items():
+            assert values.keys() <= section.get(kernel, values).keys()
+    assert PARTS[name].candidates.keys() <= tables._table(name)["default"].keys()
+    if name == "ops":  # of which every size is tried
+        assert all(tables._table(name)["default"][kernel].keys() == values.keys() for kernel, values in OPS.items())
 
 
 def test_the_fastest_sizes_are_found_and_the_table_is_as_it_was(monkeypatch):
@@ -100,8 +111,10 @@ def test_the_fastest_sizes_are_found_and_the_table_is_as_it_was(monkeypatch):
         return 1.0 + abs(sizes["tile"] - 2048) / 1000 + abs(sizes["lane"] - 4) / 10
 
     told = []
-    draw, norm = search(CPU, {"draw": [lambda: "draw"] * 2, "norm": [lambda: "norm"]}, time, told.append)
-    assert told == ["timing draw", "timing norm"]
+    draw, norm = search(
+        PARTS["ops"], CPU, {"draw": [lambda: "draw"] * 2, "norm": [lambda: "norm"], "rotary": []}, time, told.append
+    )
+    assert told == ["timing draw of ops", "timing norm of ops"]
     assert draw.best == {"tile": 2048, "lane": 4} and draw.better and draw.ratio == pytest.approx(1 + 2.048 + 0.4)
     assert (draw.tried, draw.failed) == (20, 4) and not norm.better
     assert tiles(CPU)["draw"] == {"tile": 4096, "lane": 8}
@@ -141,13 +154,14 @@ def test_a_whole_run_times_prints_and_writes(home, capsys, monkeypatch):
     monkeypatch.setattr(tables, "sections", lambda device: ("default", "cuda:9.0"))
     monkeypatch.setattr(f"{module}.timing.milliseconds", lambda call: 1.0 / tiles(CPU)["draw"]["lane"])
     monkeypatch.setitem(tiles(CPU), "draw", {"tile": 1024, "lane": 4})
-    monkeypatch.setattr(f"{module}.cases.cases", lambda sizes, device: {"draw": [lambda: None]})
-    arguments = Namespace(dry_run=True, model=None, dtype="float32", rows="1,3")
+    made = PARTS["ops"]._replace(cases=lambda sizes, device: {"draw": [lambda: None]})
+    monkeypatch.setitem(PARTS, "ops", made)
+    arguments = Namespace(dry_run=True, model=None, dtype="float32", rows="1,3", parts="ops,experts")
     assert BenchTune().run(arguments) == 0 and not home.exists()
-    assert (
-        "draw: tile 1024, lane 32 (8.00 times as fast as the table's; 20 sizes, 0 of them do not run)"
-        in capsys.readouterr().out
+    assert "draw: tile 1024, lane 32 (8.00 times as fast as the table's; 20 sizes, 0 of them do not run)" in (
+        out := capsys.readouterr().out
     )
+    assert out.endswith("experts: the model has none, so nothing was timed.\n")
     arguments.dry_run = False
     assert BenchTune().run(arguments) == 0
     assert "wrote 1 of 1 kernels of cuda:9.0" in capsys.readouterr().out

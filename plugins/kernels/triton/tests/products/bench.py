@@ -20,3 +20,10 @@ def off(found, wanted):
 
 def same_bits(found, wanted):
     return found.dtype == wanted.dtype and torch.equal(found.nan_to_num(7e7), wanted.nan_to_num(7e7))
+
+
+def bordered(tensor):
+    """Return the same numbers between others that nobody may read."""
+    edge = torch.full((64,), float("nan")) if tensor.is_floating_point() else torch.full((64,), 127)
+    flat = torch.cat([edge.to(tensor.dtype), tensor.flatten(), edge.to(tensor.dtype)])
+    return flat[64:-64].view(tensor.shape)

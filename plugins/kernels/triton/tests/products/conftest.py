@@ -18,6 +18,7 @@ SMALL = {
         "steps": 1,
     },
     "many": {"m": 16, "n": 64, "k": 64, "k8": 128, "warps": 4, "stages": 1},
+    "scaled": {"m": 16, "n": 64, "k": 64, "k8": 128, "warps": 4, "stages": 1},
     "merge": {"n": 64, "warps": 4},
     "lookup": {"n": 4, "k": 64, "warps": 4},
 }

@@ -7,7 +7,7 @@ from core_plugin_kernels_triton.products.layers import StoredProduct
 from core.api import CoreError, Part, WeightForm
 from core.testing.conformance.tools.parts import plain_part
 
-from .bench import INPUTS, activations, inputs_of, off, same_bits
+from .bench import INPUTS, activations, bordered, inputs_of, off, same_bits
 from .weights import BLOCKS, FORMS, INT8, TABLES, due, e2m1, filled, float8, ints, place, weights
 
 CASES = {
@@ -117,13 +117,7 @@ def test_nothing_is_read_beside_rows_and_weights(form):
     wide = torch.full((21, INPUTS + 9), float("nan"))
     wide[:, ::2] = float("inf")
     apart = wide[1:-1, 5 : 5 + INPUTS].copy_(x)
-    assert same_bits(product.apply(apart, {name: _bordered(one) for name, one in params.items()}), wanted)
-
-
-def _bordered(tensor):
-    edge = torch.full((64,), float("nan")) if tensor.is_floating_point() else torch.full((64,), 127)
-    flat = torch.cat([edge.to(tensor.dtype), tensor.flatten(), edge.to(tensor.dtype)])
-    return flat[64:-64].view(tensor.shape)
+    assert same_bits(product.apply(apart, {name: bordered(one) for name, one in params.items()}), wanted)
 
 
 @pytest.mark.parametrize(

@@ -146,10 +146,10 @@ def due(where, parts, x):
     """Return what the reference product gives in float64 for activations that it rounds in float32."""
     reference = ReferenceProduct(ProductPlace(where.site, where.forms, where.device, torch.float32), {})
     params = {name: one if name == "input_scales" else one.double() for name, one in filled(reference, parts).items()}
-    return _Exact(reference.place, {}).apply(x.float(), params)
+    return Exact(reference.place, {}).apply(x.float(), params)
 
 
-class _Exact(ReferenceProduct):
+class Exact(ReferenceProduct):
     """The reference product with sums in float64."""
 
     def apply(self, x, params):

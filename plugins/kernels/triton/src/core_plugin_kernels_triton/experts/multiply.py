@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import triton
 import triton.language as tl
-from torch import Tensor
 
 from core_plugin_kernels_triton.compat import cast, dot
-from core_plugin_kernels_triton.experts.opening import weight_tile
-from core_plugin_kernels_triton.experts.tiles import tiles
-from core_plugin_kernels_triton.launch import launch
-from core_plugin_kernels_triton.ops.tiles import power_of_two, tiling
+from core_plugin_kernels_triton.experts.opening import PLAIN, weight_tile
+from core_plugin_kernels_triton.products.kernels.kinds import INTEGERS, NO_SCALE
+from core_plugin_kernels_triton.products.kernels.steps import add_tile, given_tile, result
 
 
 @triton.jit
@@ -48,7 +46,14 @@ def rows_of_tile(tile, starts, kinds, FEW: tl.constexpr, BLOCK_M: tl.constexpr):
 @triton.jit(do_not_specialize=["experts"], do_not_specialize_on_alignment=["order", "starts"])
 def multiply_kernel(
     x,
+    x_scales,
+    x_factors,
     weight,
+    scales,
+    zeros,
+    group_of,
+    table,
+    row_scales,
     bias,
     order,
     starts,
@@ -57,50 +62,88 @@ def multiply_kernel(
     inputs,
     experts,
     x_stride,
+    x_scale_stride,
+    factor_stride,
     expert_stride,
     row_stride,
+    scale_stride,
+    groups,
+    shared,
     bias_stride,
+    out_stride,
     TOP_K: tl.constexpr,
     INTO: tl.constexpr,
+    SORTED: tl.constexpr,
     BIASED: tl.constexpr,
     FEW: tl.constexpr,
+    KIND: tl.constexpr,
+    BITS: tl.constexpr,
+    SCALE: tl.constexpr,
+    GROUP: tl.constexpr,
+    ZEROS: tl.constexpr,
+    ORDERED: tl.constexpr,
+    SCALED: tl.constexpr,
+    HOW: tl.constexpr,
+    FNUZ: tl.constexpr,
+    X: tl.constexpr,
+    RUNS: tl.constexpr,
+    FACTORS: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
 ):
     """Write a tile of `out (pairs, rows)`.
 
-    `INTO`: rows of `x` are tokens, and results by expert, zeros without one. Else rows of `x` are by expert, and
-    results by pair; those without an expert are not written.
+    `SORTED`: rows of `x` are by expert, else they are tokens. `INTO`: results are by expert, zeros without one. Else
+    they are by pair, and those without an expert are not written. A weight of the kind `PLAIN` is `(experts, rows,
+    inputs)`; of another kind its codes are, and what belongs to them is, as `products.kernels` has them for one expert.
     """
     kind, first, end = rows_of_tile(tl.program_id(0), starts, experts + 1, FEW, BLOCK_M)
     if first >= end:
         return
     m = first + tl.arange(0, BLOCK_M)
-    n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
-    live = m < end
-    there = live[:, None] & (n < rows)[None, :]
-    total = tl.zeros([BLOCK_M, BLOCK_N], tl.float32)
+    n = tl.program_id(1).to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)
+    live, known = m < end, n < rows
+    there = live[:, None] & known[None, :]
+    y = tl.zeros([BLOCK_M, BLOCK_N], tl.float32)
     target = m
     if kind < experts:
         pair = tl.load(order + m, mask=live, other=0)
-        if INTO:
-            source = pair // TOP_K
+        if SORTED:
+            source = m.to(tl.int64)
         else:
-            source = m
+            source = (pair // TOP_K).to(tl.int64)
+        if not INTO:
             target = pair
-        begin = x + source.to(tl.int64)[:, None] * x_stride
-        for start in range(0, inputs, BLOCK_K):
-            k = start + tl.arange(0, BLOCK_K)
-            given = tl.load(begin + k[None, :], mask=live[:, None] & (k < inputs)[None, :], other=0.0)
-            tile = weight_tile(weight, kind, n, k, rows, inputs, expert_stride, row_stride)
-            total = dot(given, tile, total)
+        expert = kind.to(tl.int64)
+        own = weight + expert * expert_stride
+        if SCALE != NO_SCALE:
+            scales += expert * scale_stride
+        if ZEROS:
+            zeros += expert * scale_stride
+        if ORDERED:
+            group_of += expert * inputs
+        if SCALED:
+            row_scales += expert * rows
         if BIASED:
-            own = tl.load(bias + kind.to(tl.int64) * bias_stride + n, mask=n < rows, other=0.0)
-            total += cast(own, tl.float32)[None, :]
+            bias += expert * bias_stride
+        total = tl.zeros([BLOCK_M, BLOCK_N], tl.int32 if HOW == INTEGERS else tl.float32)
+        begin = x + source * x_stride
+        for start in range(0, inputs, BLOCK_K):
+            given = given_tile(begin, live, start, inputs, HOW, X, BLOCK_K)
+            if KIND == PLAIN:
+                k = start + tl.arange(0, BLOCK_K)
+                total = dot(given, weight_tile(own, n, k, rows, inputs, row_stride), total)
+            else:
+                total = add_tile(
+                    *(total, given, x_scales, own, scales, zeros, group_of, table, source, live, n, known),
+                    *(start, inputs, x_scale_stride, row_stride, groups, shared),
+                    *(KIND, BITS, SCALE, GROUP, ZEROS, ORDERED, HOW, FNUZ, X, RUNS, False, BLOCK_K),
+                )
+        y = result(total, x_factors, row_scales, bias, source, n, live, known, factor_stride, FACTORS, SCALED, BIASED)
     if INTO or kind < experts:
-        at = out + target.to(tl.int64)[:, None] * rows + n[None, :]
-        tl.store(at, cast(total, out.dtype.element_ty), mask=there)
+        at = out + (target.to(tl.int64) * out_stride)[:, None] + n[None, :]
+        tl.store(at, cast(y, out.dtype.element_ty), mask=there)
 
 
 @triton.jit(do_not_specialize=["tokens"])
@@ -132,50 +175,3 @@ def total_kernel(
         value = tl.load(results + pair[:, None] * width + place, mask=inside & real, other=0.0)
         total += tl.where(real, share * cast(value, tl.float32), 0.0)
     tl.store(out + token[:, None] * width + place, cast(total, out.dtype.element_ty), mask=inside)
-
-
-@launch("Tensor x, Tensor weight, Tensor? bias, Tensor order, Tensor starts, Tensor(a!) out, int top_k, bool into")
-def launch_multiply(
-    x: Tensor, weight: Tensor, bias: Tensor | None, order: Tensor, starts: Tensor, out: Tensor, top_k: int, into: bool
-) -> None:
-    """Multiply all rows with their experts' weights.
-
-    Args:
-        x: `(tokens, inputs)`, or `(pairs, inputs)` by expert; rows may lie apart.
-        weight: `(experts, rows, inputs)`.
-        bias: `(experts, rows)`.
-        order, starts: As `by_expert` returns them.
-        out: `(pairs, rows)` contiguous.
-    """
-    (experts, rows, inputs), pairs = weight.shape, order.shape[0]
-    sizes = tiles(x.device)["multiply"]
-    m, n, k = (sizes[one] for one in "mnk")
-    n, k = (min(most, max(16, power_of_two(size))) for most, size in ((n, rows), (k, inputs)))
-    spread = pairs // m + experts + 1
-    multiply_kernel[(min(pairs, spread), -(-rows // n))](
-        *(x, weight, bias, order, starts, out, rows, inputs, experts),
-        *(x.stride(0), weight.stride(0), weight.stride(1), 0 if bias is None else bias.stride(0)),
-        TOP_K=top_k,
-        INTO=into,
-        BIASED=bias is not None,
-        FEW=pairs <= spread,
-        BLOCK_M=m,
-        BLOCK_N=n,
-        BLOCK_K=k,
-        num_warps=sizes["warps"],
-        num_stages=sizes["stages"],
-    )
-
-
-@launch("Tensor results, Tensor weights, Tensor ids, Tensor(a!) out, int experts")
-def launch_total(results: Tensor, weights: Tensor, ids: Tensor, out: Tensor, experts: int) -> None:
-    """Sum up `results (T * k, width)` by `weights (T, k)` float32, where `ids (T, k)` are experts: `out (T, width)`."""
-    tokens, width = out.shape
-    tile = tiling(width, tiles(out.device)["total"])
-    total_kernel[(tile.programs(tokens),)](
-        *(results, weights, ids, out, tokens, width, experts, tile.blocks),
-        TOP_K=ids.shape[1],
-        ROWS=tile.rows,
-        BLOCK=tile.block,
-        num_warps=tile.warps,
-    )

@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 
 from core.api import Part, Product
-from core_plugin_kernels_triton.experts.multiply import launch_multiply, launch_total
+from core_plugin_kernels_triton.experts.launches import launch_multiply, launch_total
 from core_plugin_kernels_triton.experts.sort import by_expert
 
 
-class _Opened(Product):
-    """Weights of all experts: `weight (experts, rows of one, inputs)`, and `bias (experts, rows of one)`."""
+class Opened(Product):
+    """Weights of all experts, opened: `weight (experts, rows of one, inputs)`, and `bias (experts, rows of one)`."""
 
     def sizes(self) -> Mapping[str, tuple[tuple[int, ...], torch.dtype]]:
         """Return the weights, and the biases if the layer has some."""
@@ -46,7 +46,7 @@ class _Opened(Product):
         return out
 
 
-class ExpertsIn(_Opened):
+class ExpertsIn(Opened):
     """The product that reads hidden states: each token's row meets the weights of all of its experts."""
 
     def apply(self, x: Tensor, ids: Tensor, params: Mapping[str, Tensor]) -> Tensor:  # type: ignore[override]
@@ -54,7 +54,7 @@ class ExpertsIn(_Opened):
         return self._multiply(x, ids.contiguous(), params, into=True)
 
 
-class ExpertsOut(_Opened):
+class ExpertsOut(Opened):
     """The product whose results are weighed and summed up for each token."""
 
     def apply(  # type: ignore[override]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from core_plugin_kernels_triton.products.stored import Stored, stored
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from core.api import WeightForm
 
 FIXABLE = frozenset({"float8:tensor", "e2m1:16"})
@@ -35,6 +37,11 @@ class Run:
     def named(self, name: str) -> str:
         """Return the name of a parameter of this run."""
         return f"{name}_{self.number}"
+
+    def params(self, params: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return this run's parameters by their names without its number."""
+        end = f"_{self.number}"
+        return {name.removesuffix(end): one for name, one in params.items() if name.endswith(end)}
 
 
 def runs(forms: Sequence[WeightForm], rows: Sequence[int], inputs: int) -> Iterator[Run]:

@@ -6,7 +6,7 @@ from core.api.descriptors import KernelSpec
 from core.api.kernels import DimRule
 
 _PACKAGE = "core_plugin_kernels_triton.products"
-_MOST_INPUTS = 65536
+MOST_INPUTS = 65536
 """Greatest row of activations that a program rounds, and sums of int8 by int8 fit into 32 bits."""
 
 BLOCKS = ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q[23456]_K", "IQ4_NL", "IQ4_XS", "MXFP4")
@@ -34,7 +34,7 @@ def _product(op: str, name: str, summary: str) -> KernelSpec:
         op=op,
         devices=frozenset({"cuda", "xpu"}),
         dtypes=frozenset({"float32", "bfloat16", "float16"}),
-        dims={"inputs": DimRule(most=_MOST_INPUTS)},
+        dims={"inputs": DimRule(most=MOST_INPUTS)},
         forms=FORMS,
         options=f"{_PACKAGE}.options:ProductOptions",
         refine=f"{_PACKAGE}.refine:product",

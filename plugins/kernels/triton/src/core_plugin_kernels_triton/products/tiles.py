@@ -37,7 +37,14 @@ class Tiling(NamedTuple):
 
 
 def tiling(
-    table: Mapping[str, Mapping[str, Any]], rows: int, outputs: int, inputs: int, bits: int, *, alike: bool
+    table: Mapping[str, Mapping[str, Any]],
+    rows: int,
+    outputs: int,
+    inputs: int,
+    bits: int,
+    *,
+    alike: bool,
+    scaled: bool = False,
 ) -> Tiling:
     """Return the tiles for so many rows.
 
@@ -46,9 +53,10 @@ def tiling(
     Args:
         bits: Of what is multiplied: 8, 16 or 32.
         alike: Whether as many rows as there may be are computed as few are, in the same order.
+        scaled: Whether numbers are multiplied in runs with scales.
     """
     few = alike or rows <= table["few"]["rows"]
-    part = table["few" if few else "many"]
+    part = table["few" if few else "scaled" if scaled else "many"]
     # Of wider numbers fewer fit: a tile has as many bytes.
     k = max(table["least"], part["k"] * 16 // max(bits, 16)) if bits != 8 else part["k8"]
     count = -(-inputs // k)

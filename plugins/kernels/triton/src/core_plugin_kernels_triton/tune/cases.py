@@ -1,4 +1,4 @@
-"""What is timed: every operation at a model's sizes."""
+"""What is timed of the operations of layers and of sampling, at a model's sizes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,11 @@ _MOST_SAMPLED = 256
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """A model's sizes, and the `rows` (tokens) of the steps."""
+    """A model's sizes, and the `rows` (tokens) of the steps.
+
+    Attributes:
+        experts, top_k, expert_size: How many experts a layer has, those of a token, and the inner size of one; 0: none.
+    """
 
     rows: tuple[int, ...]
     hidden: int
@@ -33,6 +37,9 @@ class Sizes:
     head_dim: int
     vocabulary: int
     dtype: str
+    experts: int = 0
+    top_k: int = 0
+    expert_size: int = 0
 
 
 def cases(sizes: Sizes, device: torch.device) -> Mapping[str, Sequence[Call]]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from core.api import ConfigError
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Mapping
 
     import torch
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from core_plugin_kernels_triton.tune.search import Finding
 
 NO_DEVICE = 1
+PARTS = ("ops", "products", "experts")
+"""Tables that are tuned; `tune.parts` has what belongs to each."""
 DTYPES = ("bfloat16", "float16", "float32")
 LLAMA = {
     "hidden_size": 4096,
@@ -41,6 +44,9 @@ class BenchTune:
         parser.add_argument(
             "--rows", default="1,64,2048", metavar="N,N", help="Tokens of the steps to time (default: 1,64,2048)."
         )
+        parser.add_argument(
+            "--parts", default=",".join(PARTS), metavar="PART,PART", help="Tables to tune (default: all of them)."
+        )
         parser.add_argument("--dry-run", action="store_true", help="Print what was found, and write nothing.")
 
     def run(self, args: argparse.Namespace) -> int:
@@ -49,20 +55,41 @@ class BenchTune:
         if device is None:
             print("core bench tune: no GPU of CUDA, ROCm or XPU is here, so nothing was timed or written.")
             return NO_DEVICE
-        from core_plugin_kernels_triton.tables import sections, user_path
-        from core_plugin_kernels_triton.tune.cases import cases
-        from core_plugin_kernels_triton.tune.search import search
-        from core_plugin_kernels_triton.tune.store import keep
-        from core_plugin_kernels_triton.tune.timing import milliseconds
-
-        found = search(device, cases(sizes_of(args.model, args.dtype, args.rows), device), milliseconds, print)
-        section, better = sections(device)[-1], [one for one in found if one.better]
-        for one in found:
-            print(_told(one))
-        if better and not args.dry_run:
-            keep("ops", section, {one.kernel: one.best for one in better})
-            print(f"wrote {len(better)} of {len(found)} kernels of {section} to {user_path('ops')}")
+        sizes = sizes_of(args.model, args.dtype, args.rows)
+        for name in parts_of(args.parts):
+            _tune(name, sizes, device, keeps=not args.dry_run)
         return 0
+
+
+def _tune(name: str, sizes: Sizes, device: torch.device, *, keeps: bool) -> None:
+    """Time, print and write one table."""
+    from core_plugin_kernels_triton.tables import sections, user_path
+    from core_plugin_kernels_triton.tune import parts, timing
+    from core_plugin_kernels_triton.tune.search import search
+    from core_plugin_kernels_triton.tune.store import keep
+
+    part = parts.PARTS[name]
+    cases = part.cases(sizes, device)
+    if not cases:
+        print(f"{name}: the model has none, so nothing was timed.")
+        return
+    found = search(part, device, cases, timing.milliseconds, print)
+    section, better = sections(device)[-1], [one for one in found if one.better]
+    for one in found:
+        print(_told(one))
+    if better and keeps:
+        keep(name, section, {one.kernel: one.best for one in better})
+        print(f"wrote {len(better)} of {len(found)} kernels of {section} to {user_path(name)}")
+
+
+def parts_of(text: str) -> list[str]:
+    """Return the tables of a flag. Raises `ConfigError` CORE-C104 for one that there is not."""
+    found = text.split(",")
+    for name in found:
+        if name not in PARTS:
+            text = f"core bench tune: --parts names '{name}', and there is no such table."
+            raise ConfigError("CORE-C104", text, hint=f"Tables: {', '.join(PARTS)}.")
+    return found
 
 
 def device_here() -> torch.device | None:
@@ -94,10 +121,21 @@ def sizes_of(model: str | None, dtype: str, rows: str) -> Sizes:
             head_dim=int(config.get("head_dim") or hidden // heads),
             vocabulary=int(config["vocab_size"]),
             dtype=dtype,
+            **_experts_of(config),
         )
     except (OSError, LookupError, ValueError, TypeError, AttributeError) as error:
         text = f"core bench tune: the sizes of {model or rows} cannot be read: {error}."
         raise ConfigError("CORE-C104", text, hint="--model is a folder with a config.json, --rows is 1,64.") from error
+
+
+def _experts_of(config: Mapping[str, Any]) -> dict[str, int]:
+    """Return the sizes of a configuration's experts; none, if it has none."""
+    counts = (config.get(name) for name in ("num_experts", "num_local_experts", "n_routed_experts"))
+    experts = next((int(count) for count in counts if count), 0)
+    if not experts:
+        return {}
+    size = int(config.get("moe_intermediate_size") or config["intermediate_size"])
+    return {"experts": experts, "top_k": int(config["num_experts_per_tok"]), "expert_size": size}
 
 
 def _told(one: Finding) -> str:

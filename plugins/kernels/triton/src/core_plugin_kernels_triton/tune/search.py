@@ -3,35 +3,19 @@
 from __future__ import annotations
 
 import math
-import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING
-
-from core_plugin_kernels_triton.ops.tiles import tiles
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import torch
 
     from core_plugin_kernels_triton.tune.cases import Call
+    from core_plugin_kernels_triton.tune.parts import Part
 
 GAIN = 1.03
 """Sizes of the table stay unless others are faster by this: what two runs differ by is no reason."""
-
-_TILES, _LANES = (1024, 2048, 4096, 8192), (4, 8, 16)
-CANDIDATES: Mapping[str, Mapping[str, Sequence[int]]] = types.MappingProxyType(
-    {
-        "norm": {"tile": (*_TILES, 16384), "lane": (*_LANES, 32)},
-        "activation": {"tile": _TILES, "lane": _LANES},
-        "rotary": {"tile": (512, *_TILES), "lane": _LANES},
-        "embedding": {"tile": _TILES, "lane": _LANES},
-        "argmax": {"tile": _TILES, "section": (4096, 8192, 16384, 32768), "lane": _LANES},
-        "draw": {"tile": (*_TILES, 16384), "lane": (*_LANES, 32)},
-        "logits": {"tile": _TILES, "lane": _LANES},
-    }
-)
-"""Kernel -> size -> values to try."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +40,7 @@ class Finding:
 
 
 def search(
+    part: Part,
     device: torch.device,
     cases: Mapping[str, Sequence[Call]],
     time: Callable[[Call], float],
@@ -64,24 +49,28 @@ def search(
     """Return the best sizes of each kernel; the table is as it was afterwards.
 
     Args:
-        cases: Kernel -> calls whose time counts.
+        part: Whose table is searched.
+        cases: Kernel -> calls whose time counts; a kernel without any is left out.
         time: Returns the milliseconds of a call.
         tell: Told what is being timed.
     """
     found = []
     for kernel, calls in cases.items():
-        tell(f"timing {kernel}")
-        found.append(_best(device, kernel, calls, time))
+        if calls:
+            tell(f"timing {kernel} of {part.name}")
+            found.append(_best(part, device, kernel, calls, time))
     return found
 
 
-def _best(device: torch.device, kernel: str, calls: Sequence[Call], time: Callable[[Call], float]) -> Finding:
-    table = tiles(device)
+def _best(
+    part: Part, device: torch.device, kernel: str, calls: Sequence[Call], time: Callable[[Call], float]
+) -> Finding:
+    table = part.tiles(device)
     before = table[kernel]
     base = [time(call) for call in calls]
     best, ratio, tried, failed = before, 1.0, 0, 0
     try:
-        for sizes in _candidates(kernel):
+        for sizes in _candidates(part.candidates[kernel], before):
             tried += 1
             table[kernel] = sizes
             try:
@@ -96,9 +85,8 @@ def _best(device: torch.device, kernel: str, calls: Sequence[Call], time: Callab
     return Finding(kernel, best, ratio, tried, failed)
 
 
-def _candidates(kernel: str) -> Iterator[dict[str, int]]:
-    values = CANDIDATES[kernel]
-    return (dict(zip(values, chosen, strict=True)) for chosen in product(*values.values()))
+def _candidates(values: Mapping[str, Sequence[int]], before: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    return ({**before, **dict(zip(values, chosen, strict=True))} for chosen in product(*values.values()))
 
 
 def _ratio(base: Sequence[float], times: Sequence[float]) -> float:

@@ -8,5 +8,7 @@ def here(one):
 
 
 ROUTE, EXPERTS_IN, EXPERTS_OUT = here(experts.ROUTE), here(experts.EXPERTS_IN), here(experts.EXPERTS_OUT)
+STORED_EXPERTS_IN = here(experts.STORED_EXPERTS_IN).replace(name="here_stored_experts_in")
+STORED_EXPERTS_OUT = here(experts.STORED_EXPERTS_OUT).replace(name="here_stored_experts_out")
 CAUSAL_CONV, LINEAR_ATTENTION = here(recurrent.CAUSAL_CONV), here(recurrent.LINEAR_ATTENTION)
 SELECTIVE_SCAN, GATED_RECURRENCE = here(recurrent.SELECTIVE_SCAN), here(recurrent.GATED_RECURRENCE)

@@ -40,3 +40,5 @@ INTEGERS = tl.constexpr(1)
 """int8 by int8, summed in int32."""
 FLOATS = tl.constexpr(2)
 """e4m3 by e4m3."""
+MICROSCALED = tl.constexpr(3)
+"""float4 and float8 by these, in runs of inputs with scales of eight bits."""

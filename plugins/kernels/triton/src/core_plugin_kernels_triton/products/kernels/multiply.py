@@ -5,17 +5,17 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from core_plugin_kernels_triton.compat import cast, dot
-from core_plugin_kernels_triton.products.kernels.dots import dot_float8, dot_int8
-from core_plugin_kernels_triton.products.kernels.kinds import FLOATS, INTEGERS, NO_SCALE
-from core_plugin_kernels_triton.products.kernels.numbers import scale_at
-from core_plugin_kernels_triton.products.kernels.opening import bytes_at, opened
+from core_plugin_kernels_triton.compat import cast
+from core_plugin_kernels_triton.products.kernels.kinds import INTEGERS
+from core_plugin_kernels_triton.products.kernels.opening import opened
+from core_plugin_kernels_triton.products.kernels.steps import add_tile, given_tile, result
 
 
 @triton.jit
 def multiply(
     x,
     x_scales,
+    x_factors,
     codes,
     scales,
     zeros,
@@ -29,6 +29,7 @@ def multiply(
     inputs,
     x_stride,
     x_scale_stride,
+    factor_stride,
     stride,
     groups,
     shared,
@@ -43,7 +44,9 @@ def multiply(
     ORDERED: tl.constexpr,
     HOW: tl.constexpr,
     FNUZ: tl.constexpr,
+    X: tl.constexpr,
     RUNS: tl.constexpr,
+    FACTORS: tl.constexpr,
     WIDE: tl.constexpr,
     SPLIT: tl.constexpr,
     SCALED: tl.constexpr,
@@ -55,9 +58,10 @@ def multiply(
     """Multiply `x (rows, inputs)` with a weight `(outputs, inputs)`.
 
     Program `(tile, split)` sums `steps` tiles of inputs up. With `SPLIT` its sums go to `out[split]`, `(rows, outputs)`
-    in float32 or int32, for `merge`; without, results go to `out`. `HOW` says in what it multiplies: `x` holds int8 or
-    the bytes of e4m3 where it is not the activations themselves, with `x_scales` for a row, or with `RUNS` for each
-    run of `BLOCK_K` of its inputs. `WIDE` multiplies in float32 whatever the dtype of `x` is.
+    in float32 or int32, for `merge`; without, results go to `out`. `HOW` says in what it multiplies: `x` holds int8,
+    the bytes of e4m3 or pairs of e2m1 where it is not the activations themselves; with `RUNS` there are `x_scales` for
+    runs of `BLOCK_K` of its inputs, of `MICROSCALED` (`x` is of the kind `X`) for runs of `GROUP`, and with `FACTORS`
+    results are multiplied by `x_factors` of their row. `WIDE` multiplies in float32 whatever the dtype of `x` is.
     """
     tiles = (rows + BLOCK_M - 1) // BLOCK_M
     tile, split = tl.program_id(0), tl.program_id(1)
@@ -67,54 +71,35 @@ def multiply(
     acc = tl.zeros((BLOCK_M, BLOCK_N), tl.int32 if HOW == INTEGERS else tl.float32)
     first = split * steps * BLOCK_K
     for start in range(first, min(first + steps * BLOCK_K, inputs), BLOCK_K):
-        k = start + tl.arange(0, BLOCK_K)
-        given = asked[:, None] & (k < inputs)[None, :]
-        a = tl.load(x + (m * x_stride)[:, None] + k[None, :], mask=given, other=0)
-        if HOW == INTEGERS:
-            b = bytes_at(codes, n, k, known[:, None] & (k < inputs)[None, :], stride)
-            acc = dot_int8(a, tl.trans(b.to(tl.int8, bitcast=True)), acc)
-        elif HOW == FLOATS:
-            b = bytes_at(codes, n, k, known[:, None] & (k < inputs)[None, :], stride)
-            some = dot_float8(a, tl.trans(b), FNUZ)
-            if RUNS:
-                some *= tl.load(x_scales + m * x_scale_stride + start // BLOCK_K, mask=asked, other=0.0)[:, None]
-            if SCALE != NO_SCALE:
-                some *= scale_at(scales + n // shared * groups + start // GROUP, known, SCALE)[None, :]
-            acc += some
-        else:
-            b = opened(
-                *(codes, scales, zeros, group_of, table, n, known, start, inputs, stride, groups, shared),
-                *(KIND, BITS, SCALE, GROUP, ZEROS, ORDERED, BLOCK_K),
-            )
-            if WIDE:
-                acc = dot(cast(a, tl.float32), tl.trans(b), acc)
-            else:
-                acc = dot(a, tl.trans(cast(b, x.dtype.element_ty)), acc)
+        a = given_tile(x + m * x_stride, asked, start, inputs, HOW, X, BLOCK_K)
+        acc = add_tile(
+            *(acc, a, x_scales, codes, scales, zeros, group_of, table, m, asked, n, known, start, inputs),
+            *(x_scale_stride, stride, groups, shared, KIND, BITS, SCALE, GROUP, ZEROS, ORDERED, HOW, FNUZ, X, RUNS),
+            *(WIDE, BLOCK_K),
+        )
     place = out + (m * out_stride)[:, None] + n[None, :]
     inside = asked[:, None] & known[None, :]
     if SPLIT:
         tl.store(place + split.to(tl.int64) * split_stride, acc, mask=inside)
     else:
-        y = _result(
-            acc, x_scales, row_scales, bias, m, n, asked, known, x_scale_stride, HOW != 0 and not RUNS, SCALED, BIASED
-        )
+        y = result(acc, x_factors, row_scales, bias, m, n, asked, known, factor_stride, FACTORS, SCALED, BIASED)
         tl.store(place, cast(y, out.dtype.element_ty), mask=inside)
 
 
 @triton.jit
 def merge(
     sums,
-    x_scales,
+    x_factors,
     row_scales,
     bias,
     out,
     rows,
     outputs,
-    x_scale_stride,
+    factor_stride,
     out_stride,
     split_stride,
     splits,
-    TOKENS: tl.constexpr,
+    FACTORS: tl.constexpr,
     SCALED: tl.constexpr,
     BIASED: tl.constexpr,
     BLOCK_M: tl.constexpr,
@@ -130,34 +115,8 @@ def merge(
     for _ in range(1, splits):
         place += split_stride
         acc += tl.load(place, mask=inside, other=0)
-    y = _result(acc, x_scales, row_scales, bias, m, n, asked, known, x_scale_stride, TOKENS, SCALED, BIASED)
+    y = result(acc, x_factors, row_scales, bias, m, n, asked, known, factor_stride, FACTORS, SCALED, BIASED)
     tl.store(out + (m * out_stride)[:, None] + n[None, :], cast(y, out.dtype.element_ty), mask=inside)
-
-
-@triton.jit
-def _result(
-    acc,
-    x_scales,
-    row_scales,
-    bias,
-    m,
-    n,
-    asked,
-    known,
-    x_scale_stride,
-    TOKENS: tl.constexpr,
-    SCALED: tl.constexpr,
-    BIASED: tl.constexpr,
-):
-    """Return sums times the scales of rows and outputs, and the bias, float32."""
-    y = acc.to(tl.float32)
-    if TOKENS:
-        y *= tl.load(x_scales + m * x_scale_stride, mask=asked, other=0.0)[:, None]
-    if SCALED:
-        y *= tl.load(row_scales + n, mask=known, other=0.0)[None, :]
-    if BIASED:
-        y += tl.load(bias + n, mask=known, other=0.0)[None, :]
-    return y
 
 
 @triton.jit
