@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
@@ -67,6 +68,36 @@ def test_preempted_rows_without_graphs_give_the_same(plugins, llama, prompts):
     found = answers(llama, short, platform="fake", attention_backend="triton_eager", **options)
     same(found, due)
     assert found[2]["preemptions"] > 0 and not found[3].graphs.captured
+
+
+@pytest.mark.covers("ATTN-05")
+def test_queries_and_keys_are_rotated_by_the_launch_that_stores(plugins, llama, prompts, due, monkeypatch):
+    """No launch of its own is left; where the user names what rotates, it does."""
+    plugins("fake_device", "triton_interpreted")
+    from core_plugin_kernels_triton.attention.backend import TritonLayer
+
+    from core.layers.rope import RotaryEmbedding
+
+    counts = Counter()
+    for owner, name in ((RotaryEmbedding, "__call__"), (TritonLayer, "write_rotated"), (TritonLayer, "write_kv")):
+        counted(monkeypatch, counts, owner, name)
+    chosen = {"platform": "fake", "attention_backend": "triton_interpreted", "tokens": 2}
+    found = answers(llama, prompts[:2], **chosen)
+    assert [one[:2] for one in due[0][:2]] == found[0][:2] and counts.keys() == {"write_rotated"}
+    counts.clear()
+    assert answers(llama, prompts[:2], **chosen, kernel=["rotary=reference"])[0] == found[0]
+    assert counts.keys() == {"__call__", "write_kv"} and counts["__call__"] == counts["write_kv"]
+
+
+def counted(monkeypatch, counts, owner, name):
+    """Have calls of a method counted."""
+    own = getattr(owner, name)
+
+    def call(*given, **named):
+        counts[name] += 1
+        return own(*given, **named)
+
+    monkeypatch.setattr(owner, name, call)
 
 
 def row_of(family, name):

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import torch
 
-METHODS = ("write_kv", "write", "forward", "forward_picked")
+METHODS = ("write_kv", "write_rotated", "write", "forward", "forward_picked")
 """What steps call of attention layers of all kinds."""
 
 

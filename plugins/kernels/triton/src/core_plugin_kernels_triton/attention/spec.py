@@ -21,7 +21,7 @@ TRITON = AttentionSpec(
     features=frozenset(
         {
             *("sliding_window", "softcap", "alibi", "alibi_root", "sinks", "chunked", "head_scales", "replayable"),
-            *("latent", "picks"),
+            *("latent", "picks", "rotary"),
         }
     ),
 )
