@@ -65,6 +65,7 @@ def main(name, dtype, kv_dtype, head_dim, terms):
         table["merged"],
         table["split"],
         table["splits"],
+        table["joint"],
     )
     f = form_of(site, 16, kv_dtype, tiles)
     kept = torch.uint8 if kv_dtype in FLOAT8 else kv_dtype
@@ -84,6 +85,7 @@ def main(name, dtype, kv_dtype, head_dim, terms):
         "SINKS": int(site.sinks),
         "SPLIT": f.split,
         "SPLITS": f.splits,
+        "TOGETHER": f.together,
         "ROTARY": head_dim // 4 * 2 if site.sinks else 0,
         "PAIRS": False,
         "ROWS": f.stored,

@@ -11,9 +11,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from core_plugin_kernels_triton.attention.few import split_size
 from core_plugin_kernels_triton.attention.keys import cache_offsets, load_stored
 from core_plugin_kernels_triton.attention.prompts import row_of
+from core_plugin_kernels_triton.attention.shared import split_size
 from core_plugin_kernels_triton.compat import cast, dot
 from core_plugin_kernels_triton.latent.form import FEW, LatentForm
 from core_plugin_kernels_triton.launch import launch
