@@ -10,7 +10,7 @@ import sys
 import torch
 import triton
 from core_plugin_kernels_triton.experts import multiply, route, sort
-from core_plugin_kernels_triton.latent import attend, form, picks, store
+from core_plugin_kernels_triton.latent import attend, expand, form, picks, store
 from core_plugin_kernels_triton.ops.tiles import power_of_two
 from core_plugin_kernels_triton.recurrent import attention, conv, scan
 from core_plugin_kernels_triton.tables import sizes
@@ -74,6 +74,7 @@ def latent(dtype, sections):
         types |= {"scale": "fp32", "slots": "*i64"}
         same = {"HEADS": f.heads, "LATENT_DIM": f.latent_dim, "ROPE_DIM": f.rope_dim, "BLOCK_L": f.latent_width}
         same |= {"BLOCK_R": f.rope_width, "BLOCK_SIZE": 16, "FLOAT8": f.float8, "BLOCK_M": f.m, "BLOCK_N": f.n}
+        same |= {"KEY_DIM": f.key_dim, "VALUE_DIM": f.value_dim, "FEWEST": f.fewest}
         same |= {"SPLIT": f.split, "SPLITS": f.splits, "MOST": form.FEW}
         options = {"num_warps": f.warps, "num_stages": f.stages}
         for kind in range(3):
@@ -81,6 +82,16 @@ def latent(dtype, sections):
             constants |= {} if kind == 2 else {"picked": None}
             yield f"latent {kind}{float8:d}", attend.latent_kernel, types, constants, options
         yield f"merge {float8:d}", attend.latent_merge_kernel, types, same, {"num_warps": 4}
+        wide = {"KEY_DIM": 128, "VALUE_DIM": 128, "BLOCK_K": f.key_width, "BLOCK_V": f.value_width, "BLOCK_M": f.wide_m}
+        wide |= {"HEADS": f.heads, "ROPE_DIM": f.rope_dim, "BLOCK_R": f.rope_width, "BLOCK_N": f.wide_n}
+        types |= {"sums_kept": "*fp32", "tops_kept": "*fp32"}
+        types |= dict.fromkeys(("keys", "turned", "values"), f"*{dtype}") | {"table": "*i32"}
+        wide_options = {"num_warps": f.wide_warps, "num_stages": f.wide_stages}
+        for begun, done in () if float8 else ((False, True), (True, False)):
+            constants = {**wide, "BEGUN": begun, "DONE": done}
+            yield f"expanded {begun:d}", expand.expanded_kernel, types, constants, wide_options
+        constants = {"WIDTH": 576, "BLOCK": 1024, "BLOCK_SIZE": 16, "FLOAT8": f.float8, "ROWS": f.stored}
+        yield f"open {float8:d}", expand.open_kernel, types, constants, {"num_warps": 4}
         constants = {"WIDTH": 512, "BLOCK": 512, "BLOCK_SIZE": 16, "FLOAT8": f.float8, "ROWS": table["stored"]}
         yield f"store {float8:d}", store.store_row_kernel, types, constants, {"num_warps": 4}
         tile = table["scores"]

@@ -15,6 +15,7 @@ from core_plugin_kernels_triton.attention.keys import cache_offsets, load_stored
 from core_plugin_kernels_triton.attention.prompts import row_of
 from core_plugin_kernels_triton.attention.shared import split_size
 from core_plugin_kernels_triton.compat import cast, dot
+from core_plugin_kernels_triton.latent.expand import is_expanded
 from core_plugin_kernels_triton.latent.form import FEW, LatentForm
 from core_plugin_kernels_triton.launch import launch
 
@@ -120,11 +121,14 @@ def latent_kernel(
     SPLIT: tl.constexpr,
     SPLITS: tl.constexpr,
     MOST: tl.constexpr,
+    KEY_DIM: tl.constexpr,
+    VALUE_DIM: tl.constexpr,
+    FEWEST: tl.constexpr,
 ):
     """Some heads of one query.
 
-    `KIND`: 0: of a row of more than `MOST` tokens, over all keys. 1: of another row, over one split of them. 2: of any
-    row, over the query's picks.
+    `KIND`: 0: of a row of more than `MOST` tokens that is not expanded, over all keys. 1: of another row, over one
+    split of them. 2: of any row, over the query's picks.
     """
     program = tl.program_id(0)
     heads = tl.program_id(1) * BLOCK_M + tl.arange(0, BLOCK_M)
@@ -141,6 +145,10 @@ def latent_kernel(
     LEFT_OUT: tl.constexpr = MOST if KIND == 0 else 0
     if (mine >= count) | (count <= LEFT_OUT):
         return
+    if KIND == 0:
+        expanded = is_expanded(count, length, LATENT_DIM, KEY_DIM, VALUE_DIM, FEWEST)
+        if expanded:
+            return
     place = length - count + mine
     token = (first + mine).to(tl.int64)
     begin = place * 0
@@ -258,7 +266,8 @@ def launch_latent(
         kv: `(blocks, block_size, latent_dim + rope_dim)`.
         picked: `(tokens, picks)` int32, -1 for none; None: all positions.
         sums, tops: Memory to work in, as `memory` gives it.
-        many, queries, longest: As in `Work`, for rows of up to `FEW` tokens.
+        many: Whether some row with more than `FEW` tokens is not expanded.
+        queries, longest: As in `Work`, for rows of up to `FEW` tokens.
     """
     f, rows = LatentForm(*form), lengths.shape[0]
     splits = f.splits_of(longest) if longest else 1
@@ -285,6 +294,9 @@ def launch_latent(
             FLOAT8=f.float8,
             BLOCK_M=f.m,
             BLOCK_N=f.n,
+            KEY_DIM=f.key_dim,
+            VALUE_DIM=f.value_dim,
+            FEWEST=f.fewest,
             num_warps=f.warps,
             num_stages=f.stages,
             **same,
