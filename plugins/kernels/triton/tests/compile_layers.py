@@ -117,8 +117,11 @@ def recurrent(dtype, sections):
         constants = {"DELTA": delta, "PER_KEY": per_key, "CHUNK": chunk, "FEWEST": 0 if per_key else tile["fewest"]}
         constants |= {"BLOCK_K": 128, "BLOCK_V": tile["values"]} | ({} if delta else {"beta": None})
         yield f"linear {chunk}{delta:d}", attention.linear_kernel, types, constants, {"num_warps": 4}
-    constants = {"BLOCK": table["scan"]["tile"] // 16, "STATE": 16}
+    tile = table["scan"]
+    constants = {"BLOCK": tile["tile"] // 16, "STATE": 16, "FEWEST": tile["fewest"]}
     yield "scan", scan.scan_kernel, types, constants, {"num_warps": 4}
+    constants |= {"CHUNK": tile["chunk"], "BLOCK": tile["chunked"] // (tile["chunk"] * 16)}
+    yield "scan by chunks", scan.chunk_kernel, types, constants, {"num_warps": 4}
     yield "gated", scan.gated_kernel, types, {"BLOCK": table["gated"]["channels"]}, {"num_warps": 4}
 
 
