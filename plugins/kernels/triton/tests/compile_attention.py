@@ -10,8 +10,9 @@ from dataclasses import replace
 
 import torch
 import triton
-from core_plugin_kernels_triton.attention.few import merge_kernel, split_kernel
+from core_plugin_kernels_triton.attention.few import split_kernel
 from core_plugin_kernels_triton.attention.form import FLOAT8, form_of, power_of_two
+from core_plugin_kernels_triton.attention.merge import merge_kernel
 from core_plugin_kernels_triton.attention.prompts import prompt_kernel
 from core_plugin_kernels_triton.attention.store import store_kernel
 from core_plugin_kernels_triton.attention.tiles import Tiles, _fitting

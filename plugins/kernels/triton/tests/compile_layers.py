@@ -10,7 +10,7 @@ import sys
 import torch
 import triton
 from core_plugin_kernels_triton.experts import multiply, route, sort
-from core_plugin_kernels_triton.latent import attend, expand, form, picks, store
+from core_plugin_kernels_triton.latent import attend, expand, form, merge, picks, store
 from core_plugin_kernels_triton.ops.tiles import power_of_two
 from core_plugin_kernels_triton.recurrent import attention, conv, scan
 from core_plugin_kernels_triton.tables import sizes
@@ -81,7 +81,7 @@ def latent(dtype, sections):
             constants = {**same, "KIND": kind, "PICKS": 2048 if kind == 2 else 0}
             constants |= {} if kind == 2 else {"picked": None}
             yield f"latent {kind}{float8:d}", attend.latent_kernel, types, constants, options
-        yield f"merge {float8:d}", attend.latent_merge_kernel, types, same, {"num_warps": 4}
+        yield f"merge {float8:d}", merge.latent_merge_kernel, types, same, {"num_warps": 4}
         wide = {"KEY_DIM": 128, "VALUE_DIM": 128, "BLOCK_K": f.key_width, "BLOCK_V": f.value_width, "BLOCK_M": f.wide_m}
         wide |= {"HEADS": f.heads, "ROPE_DIM": f.rope_dim, "BLOCK_R": f.rope_width, "BLOCK_N": f.wide_n}
         types |= {"sums_kept": "*fp32", "tops_kept": "*fp32"}
