@@ -261,11 +261,15 @@ class EncoderModule:
         self._heads = _Heads(site, context)
         self._forward = layer.forward
 
-    def __call__(self, q: Tensor, k: Tensor, v: Tensor, step: StepInputs) -> Tensor:
+    def __call__(
+        self, q: Tensor, k: Tensor, v: Tensor, step: StepInputs, rope: RotaryEmbedding | None = None
+    ) -> Tensor:
         """Return `(tokens, heads * head_dim)`; arguments and errors as those of `AttentionModule`."""
         out: Any = MISSING
         cause: Exception | None = None
         try:
+            if rope is not None:
+                q, k = rope(step.positions, q, k)
             tokens = step.token_ids.shape[0]
             if self._heads.fit(q, k, v, tokens):
                 out = self._forward(q, k, v, step.plan)

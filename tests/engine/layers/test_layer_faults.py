@@ -239,7 +239,7 @@ def test_attention_rotates_where_the_backend_does_not(rotates, named):
     build = Builder(form, backend, **options)
     attention = build.attention(0, num_heads=HEADS, num_kv_heads=KV_HEADS, head_dim=DIM, scale=1.0)
     attention.kv, rope = torch.zeros(1), build.rope(RopeConfig(head_dim=DIM, rotary_dim=DIM, interleaved=False))
-    step = SimpleNamespace(token_ids=_IDS, positions=torch.arange(TOKENS), plans=[None])
+    step = SimpleNamespace(token_ids=_IDS, positions=torch.arange(TOKENS), plan=None, plans=[None])
     q, k = torch.randn(TOKENS, HEADS, DIM), torch.randn(TOKENS, KV_HEADS, DIM)
     turned, keys = rope(step.positions, q, k)
     out = attention(q, k, k, step, rope=rope)
@@ -250,6 +250,8 @@ def test_attention_rotates_where_the_backend_does_not(rotates, named):
     else:
         assert name == "write_kv" and torch.equal(given, keys) and torch.equal(out, turned.flatten(1))
     assert torch.equal(attention(q, None, None, step, rope=rope), turned.flatten(1)) and len(backend.calls) == 1
+    encoder = build.encoder_attention(1, num_heads=HEADS, num_kv_heads=KV_HEADS, head_dim=DIM, scale=1.0)
+    assert torch.equal(encoder(q, k, k, step, rope=rope), turned.flatten(1))
 
 
 def test_a_backend_that_only_says_that_it_rotates_is_refused():
