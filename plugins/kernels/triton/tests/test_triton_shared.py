@@ -92,6 +92,16 @@ def test_contexts_whose_splits_have_other_sizes_stay_apart(programs):
     assert programs[0] == 4 + 4 + (3 - 2)
 
 
+def test_larger_tiles_have_lanes_for_more_rows(programs, monkeypatch):
+    """32 lanes: all seven rows are one group, of which the sixth and seventh share 1 and 2 splits with the first."""
+    monkeypatch.setitem(SMALL, "few", [{"bytes": 65536, "m": 32, "n": 8, "warps": 1, "stages": 1}])
+    site = site_of(1)
+    step = sharing(ROWS, SHARED, site)
+    torch.testing.assert_close(attend(step, site).double(), definition(step, site), rtol=0, atol=2e-5)
+    splits = sum(-(-(context + 1) // 16) for context, _ in ROWS)
+    assert programs[0] == splits - (2 + 2 + 3 + 1 + 1 + 2)
+
+
 def test_a_table_that_asks_for_none_together(programs, monkeypatch):
     site = site_of(1, 2)
     step = sharing([(50, 1), (40, 1)], [0, 32], site)

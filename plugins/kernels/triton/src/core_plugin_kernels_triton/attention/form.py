@@ -101,7 +101,7 @@ def form_of(site: AttentionSite, block_size: int, kv_dtype: torch.dtype, tiles: 
         prompt_n=tiles.prompt.n,
         prompt_warps=tiles.prompt.warps,
         prompt_stages=tiles.prompt.stages,
-        few_m=least,
+        few_m=max(tiles.few.m, least),
         few_n=tiles.few.n,
         few_warps=tiles.few.warps,
         few_stages=tiles.few.stages,

@@ -25,7 +25,7 @@ class Tiles:
     """What one layer's kernels work with.
 
     Attributes:
-        prompt, few: Of rows with many tokens, and with few (whose `m` follows from the heads).
+        prompt, few: Of rows with many tokens, and with few (whose `m` grows with the heads).
         stored: Heads of tokens that one program stores.
         merged: Heads whose splits one program puts together.
         split, splits: Fewest keys of a split of a row's context, and most splits.
