@@ -37,6 +37,8 @@ if TYPE_CHECKING:
         PickSite,
         Replayable,
         ReportsKV,
+        Rotation,
+        StoresRotated,
         TakesPicks,
         TakesScales,
         TakesSinks,
@@ -198,7 +200,7 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
         "attention": (
             "AfterLoad AttentionBackend AttentionContext AttentionLayer AttentionPlan AttentionSite BatchView "
             "Compressed CompressedLayer CompressedSite EncoderLayer Encodes KVLayout Latent LatentLayer LatentSite "
-            "Picker Picks PickSite Replayable ReportsKV TakesPicks TakesScales TakesSinks"
+            "Picker Picks PickSite Replayable ReportsKV Rotation StoresRotated TakesPicks TakesScales TakesSinks"
         ),
         "bodies": "Body BodyPart",
         "commands": "Command",
@@ -438,6 +440,7 @@ __all__ = [
     "RequestPatch",
     "RequestView",
     "RopeConfig",
+    "Rotation",
     "RoutePlugin",
     "RouteRegistry",
     "RouteRequest",
@@ -457,6 +460,7 @@ __all__ = [
     "StepShape",
     "Stored",
     "StoredModel",
+    "StoresRotated",
     "Stream",
     "StructuredContext",
     "StructuredOutputBackend",

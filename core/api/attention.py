@@ -210,6 +210,22 @@ class BatchView:
         return as_tensor(self.query_starts), as_tensor(self.seq_lens)
 
 
+@dataclass(frozen=True, slots=True)
+class Rotation:
+    """By what the queries and keys of a step are rotated.
+
+    Attributes:
+        positions: `(tokens,)` int64 on the device, rows of the table.
+        table: What `core.ops.rotary_table` returns, `(positions, 2 * rotary_dim)` in the compute dtype: cosines, then
+            sines whose first half is negated.
+        interleaved: Dimensions 2i and 2i + 1 form a pair, not i and i + `rotary_dim` / 2.
+    """
+
+    positions: Tensor
+    table: Tensor
+    interleaved: bool
+
+
 class AttentionPlan(Protocol):
     """Whatever a backend prepares once per step and reads in every layer. Opaque to core."""
 
@@ -418,6 +434,24 @@ class TakesSinks(Protocol):
         """Count `sinks (num_heads,)` float32 in the softmax of each query: scores of a key without a value.
 
         Called before `after_load` whenever weights were loaded, for sites with `sinks`.
+        """
+        ...
+
+
+class StoresRotated(Protocol):
+    """Part of every attention layer of a backend whose descriptor has the feature `rotary`.
+
+    It rotates while it stores, where the model hands core's attention the rotary embedding: nothing else rotates then,
+    unless the user names kernels for that.
+    """
+
+    def write_rotated(
+        self, q: Tensor, k: Tensor, v: Tensor, rotation: Rotation, kv: Tensor, plan: AttentionPlan
+    ) -> Tensor:
+        """Rotate queries and keys; store the keys, and `v`, as `write_kv` does, and return the queries.
+
+        Their first `rotary_dim` dimensions are rotated, as `core.ops.rotary` or `rotary_interleaved` does. The result
+        is `(tokens, heads, head_dim)` in the dtype of `q`, in memory of its own.
         """
         ...
 

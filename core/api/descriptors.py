@@ -98,10 +98,11 @@ class AttentionSpec(Descriptor):
         block_multiple: The KV block size must be a multiple of this many tokens.
         features: Of `sliding_window`, `softcap`, `alibi`, `alibi_root`, `sinks`, `chunked`, `value_dim`, `latent`,
             `picks`, `compressed`, ...; a model that needs another is refused. With `sinks` each of its layers is a
-            `TakesSinks`. A backend with `latent` is a `Latent`, with `picks` also a `Picks`, one with `compressed` a
-            `Compressed` and a `Picks`, one with `bidirectional` an `Encodes`, with `position_bias` its layers add
-            `AttentionSite.bias`, and with `replayable` it is a `Replayable`: steps run by the graphs of platforms whose
-            graphs are `fixed`, and with `replayable_prompts` besides also steps with prompts.
+            `TakesSinks`, with `rotary` a `StoresRotated`. A backend with `latent` is a `Latent`, with `picks` also a
+            `Picks`, one with `compressed` a `Compressed` and a `Picks`, one with `bidirectional` an `Encodes`, with
+            `position_bias` its layers add `AttentionSite.bias`, and with `replayable` it is a `Replayable`: steps run
+            by the graphs of platforms whose graphs are `fixed`, and with `replayable_prompts` besides also steps with
+            prompts.
         refine: Dotted path of a torch-free `(AttentionRequest, ProbeResult) -> Verdict`, or None.
         kv_managers: For kinds of KV spec of the backend's own: kind -> dotted path of a torch-free `KVManager`.
     """

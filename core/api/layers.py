@@ -53,9 +53,14 @@ class Attention(Protocol):
 
     Shapes: `q (tokens, heads, head_dim)`, `k, v (tokens, kv_heads, head_dim)` -> `(tokens, heads * head_dim)`. Both
     None: nothing is written, and the queries see what an earlier call of the step has.
+
+    `rope` is what `LayerBuilder.rope` returned: queries and keys are rotated by it first. A backend with the feature
+    `rotary` does so while it stores the keys.
     """
 
-    def __call__(self, q: Tensor, k: Tensor | None, v: Tensor | None, step: StepInputs) -> Tensor: ...
+    def __call__(
+        self, q: Tensor, k: Tensor | None, v: Tensor | None, step: StepInputs, rope: Rope | None = None
+    ) -> Tensor: ...
 
 
 class LatentAttention(Protocol):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import torch
 
 from core.api.errors import PluginError
 from core.api.kvspecs import KVSpec
-from core.layers.guard import MISSING, Operand, rows_of
+from core.layers.guard import MISSING, Operand, require, rows_of
 from core.layers.params import Parameterised, ParamGroup
 
 if TYPE_CHECKING:
@@ -25,10 +25,12 @@ if TYPE_CHECKING:
         KVLayout,
         LatentSite,
         PickSite,
+        StoresRotated,
     )
     from core.api.layers import StepInputs
     from core.layers.guard import LayerContext
     from core.layers.params import Params
+    from core.layers.rope import RotaryEmbedding
 
 
 class _Heads:
@@ -109,16 +111,26 @@ class AttentionModule(CachedAttention):
     """Writes keys and values to the cache, then attends.
 
     The backend's layer gets the scales of its cache if it is a `TakesScales`.
+
+    Args:
+        rotates: The layer is a `StoresRotated`.
     """
 
     site: AttentionSite
 
-    def __init__(self, site: AttentionSite, layer: AttentionLayer, context: LayerContext) -> None:
+    def __init__(
+        self, site: AttentionSite, layer: AttentionLayer, context: LayerContext, *, rotates: bool = False
+    ) -> None:
         super().__init__(layer)
         self.site, self.kv_heads = site, site.num_kv_heads
         self._heads = _Heads(site, context)
         self._write = layer.write_kv
         self._forward = layer.forward
+        if rotates:
+            require(
+                layer, context.owners.attention, ("write_rotated",), "layers that rotate while they store", "rotary"
+            )
+        self._write_rotated: Any = cast("StoresRotated", layer).write_rotated if rotates else None
         self._use_scales: Callable[[Tensor, Tensor], None] | None = getattr(layer, "use_scales", None)
         self.takes_scales = self._use_scales is not None
 
@@ -137,8 +149,15 @@ class AttentionModule(CachedAttention):
         if self._use_scales is not None:
             self._use_scales(params["k_scale"], params["v_scale"])
 
-    def __call__(self, q: Tensor, k: Tensor | None, v: Tensor | None, step: StepInputs) -> Tensor:
-        """Return `(tokens, heads * head_dim)`; shapes of the arguments as in `core.api.layers.Attention`.
+    def __call__(
+        self,
+        q: Tensor,
+        k: Tensor | None,
+        v: Tensor | None,
+        step: StepInputs,
+        rope: RotaryEmbedding | None = None,
+    ) -> Tensor:
+        """Return `(tokens, heads * head_dim)`; the arguments are those of `core.api.layers.Attention`.
 
         Raises:
             PluginError: CORE-P170, the arguments are not those of the layer and the step; CORE-P171, CORE-P108: the
@@ -147,17 +166,31 @@ class AttentionModule(CachedAttention):
         out: Any = MISSING
         cause: Exception | None = None
         try:
+            moved = rope is not None and rope.movable and k is not None and self._write_rotated is not None
+            if rope is not None and not moved:
+                q, k = self._rotated(q, k, rope, step)
             tokens = step.token_ids.shape[0]
             if self._heads.fit(q, k, v, tokens):
                 plan = step.plans[self.group]
                 if k is not None and v is not None:  # both or neither, by `fit`
-                    self._write(k, v, self.kv, plan)
+                    if rope is not None and moved:
+                        turn = rope.rotation(step.positions, q, k)
+                        q = self._write_rotated(q, k, v, turn, self.kv, plan)
+                    else:
+                        self._write(k, v, self.kv, plan)
                 out = self._forward(q, self.kv, plan)
                 if out.shape == (tokens, self._heads.width) and out.dtype is self._heads.dtype:
                     return out  # type: ignore[no-any-return]
         except Exception as error:
             cause = error
         return self._heads.fail((q, k, v), step, out, cause)
+
+    def _rotated(
+        self, q: Tensor, k: Tensor | None, rope: RotaryEmbedding, step: StepInputs
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return queries and keys rotated by core; there may be no keys."""
+        q, turned = rope(step.positions, q, q[:, :0] if k is None else k)
+        return q, None if k is None else turned
 
 
 def _default_spec(site: AttentionSite) -> KVSpec:
@@ -228,11 +261,15 @@ class EncoderModule:
         self._heads = _Heads(site, context)
         self._forward = layer.forward
 
-    def __call__(self, q: Tensor, k: Tensor, v: Tensor, step: StepInputs) -> Tensor:
+    def __call__(
+        self, q: Tensor, k: Tensor, v: Tensor, step: StepInputs, rope: RotaryEmbedding | None = None
+    ) -> Tensor:
         """Return `(tokens, heads * head_dim)`; arguments and errors as those of `AttentionModule`."""
         out: Any = MISSING
         cause: Exception | None = None
         try:
+            if rope is not None:
+                q, k = rope(step.positions, q, k)
             tokens = step.token_ids.shape[0]
             if self._heads.fit(q, k, v, tokens):
                 out = self._forward(q, k, v, step.plan)

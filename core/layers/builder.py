@@ -89,6 +89,7 @@ class Builder:
         ranks: Which rank of how many this is.
         all_reduce: Sums a tensor over the ranks. None: layers return this rank's addend of what ranks sum up.
         taps: Keeps what layers leave for participants; None if nobody reads anything.
+        rotates: Attention layers of the backend are `StoresRotated`.
 
     Attributes:
         attentions: Attention layers, and what else keeps something of each token, in the order they were built.
@@ -116,6 +117,7 @@ class Builder:
         ranks: Ranks | None = None,
         all_reduce: AllReduce | None = None,
         taps: Taps | None = None,
+        rotates: bool = False,
     ) -> None:
         self.options = options or {}
         self.attentions: list[CachedAttention] = []
@@ -128,7 +130,7 @@ class Builder:
         self._all_reduce = all_reduce
         self._taps = taps or Taps()
         self._form, self._method = form, method
-        self._backend = backend
+        self._backend, self._rotates = backend, rotates
         self._context = LayerContext(device, dtype, owners or Owners())
         self._max_positions = max_positions
         self._kernels = kernels or KernelTable(device.type, str(dtype).removeprefix("torch."))
@@ -405,7 +407,14 @@ class Builder:
         positions = self._max_positions or config.context
         op = "rotary_interleaved" if config.interleaved else "rotary"
         rotate = self._kernels.pick(op, head_dim=config.head_dim, rotary_dim=config.rotary_dim)
-        rope = RotaryEmbedding(config, positions, self._context, rotate=rotate, owner=self._kernels.owner(rotate))
+        rope = RotaryEmbedding(
+            config,
+            positions,
+            self._context,
+            rotate=rotate,
+            owner=self._kernels.owner(rotate),
+            commanded=op in self._kernels.named,
+        )
         self.ropes.append((config, rope))
         return rope
 
@@ -482,7 +491,7 @@ class Builder:
         if shared:
             return shared_attention(self.attentions, site)
         backed = self._ask(self._context.owners.attention, "layer()", ATTENTION_LAYER, self._backend.layer, site)
-        module = AttentionModule(site, backed, self._context)
+        module = AttentionModule(site, backed, self._context, rotates=self._rotates)
         if sinks is not None:
             self.groups.append(sinks_group(backed, site, sinks, self._context.owners.attention))
         self.attentions.append(module)

@@ -68,6 +68,7 @@ class KernelTable:
         planned: Kernels, best first.
         commanded: Operations for which the user named kernels: nothing else may serve.
         references: Reference forms of operations that are not core's.
+        named: Operations for which the user named kernels or the reference form.
 
     Attributes:
         chosen: Operation -> names of the kernels that layers were given.
@@ -82,6 +83,7 @@ class KernelTable:
     planned: Sequence[PlannedKernel] = ()
     commanded: Collection[str] = ()
     references: Mapping[str, PlannedReference] = field(default_factory=dict)
+    named: Collection[str] = ()
     chosen: dict[str, set[str]] = field(default_factory=dict)
     multiplied: dict[str, dict[str, Counter[str]]] = field(default_factory=dict)
     opened: Counter[tuple[str, str]] = field(default_factory=Counter)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
+from core.api.attention import Rotation
 from core.layers.guard import MISSING, Operand, rows_of
 from core.ops.rotary import rotary, rotary_table
 
@@ -25,6 +26,10 @@ class RotaryEmbedding:
         positions: Context that the engine is started with, in tokens.
         rotate: The form of `rotary` to use.
         owner: Whose form that is, for errors.
+        commanded: The user named what rotates.
+
+    Attributes:
+        movable: Whether attention may rotate instead, by the same table.
     """
 
     def __init__(
@@ -35,10 +40,12 @@ class RotaryEmbedding:
         *,
         rotate: Op = rotary,
         owner: str = "core",
+        commanded: bool = False,
     ) -> None:
         self._config, self._positions, self._rows = config, positions, positions
         self._device, self._dtype = context.device, context.dtype
         self._rotate = rotate
+        self.movable = not commanded
         self._place = context.place("the rotary embedding", owner)
 
     def prepare(self, rows: int) -> None:
@@ -62,6 +69,12 @@ class RotaryEmbedding:
         except Exception as error:
             cause = error
         return self._fail(positions, q, k, rotated, cause)
+
+    def rotation(self, positions: Tensor, q: Tensor, k: Tensor) -> Rotation:
+        """Return by what `q` and `k` are to be rotated. Raises as a call does."""
+        if not self._fits(positions, q, k):
+            self._fail(positions, q, k, MISSING, None)
+        return Rotation(positions, self._table, self._config.interleaved)
 
     def _fits(self, positions: Tensor, q: Tensor, k: Tensor) -> bool:
         tokens, _, size = q.shape

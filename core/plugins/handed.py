@@ -15,7 +15,8 @@ from core.plugins.drivers import describe
 T = TypeVar("T")
 
 ATTENTION_LAYER = Contract(
-    "attention:AttentionLayer", ("attention:AfterLoad", "attention:TakesScales", "attention:TakesSinks")
+    "attention:AttentionLayer",
+    ("attention:AfterLoad", "attention:TakesScales", "attention:TakesSinks", "attention:StoresRotated"),
 )
 ENCODER_LAYER = Contract("attention:EncoderLayer")
 LATENT_LAYER = Contract("attention:LatentLayer", ("attention:AfterLoad", "attention:TakesPicks"))

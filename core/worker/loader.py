@@ -253,6 +253,7 @@ def build_model(config: EngineConfig, active: ActivePlugins, device: torch.devic
     """Build the model without weights: nothing can be run before the first `reload`."""
     dtype = torch_dtype(config.dtype)
     own = active.options("core.attention_backends")
+    spec = cast("AttentionSpec", active.spec("core.attention_backends"))
     context = AttentionContext(device, dtype, kv_torch_dtype(config.kv_dtype), config.block_size, own)
     backend = active.impl("core.attention_backends")(context)
     checkpoint = config.checkpoint
@@ -273,6 +274,7 @@ def build_model(config: EngineConfig, active: ActivePlugins, device: torch.devic
         options=active.options("core.models"),
         owners=(owners := _owners(config.plan)),
         taps=taps,
+        rotates="rotary" in spec.features,
     )
     model_class = active.impl("core.models")
     # Formats without a config.json know the architecture, but keep it out of the configuration.
@@ -282,7 +284,6 @@ def build_model(config: EngineConfig, active: ActivePlugins, device: torch.devic
     with blamed(owners.model, "weight_rules()"):
         rules = model_class.weight_rules(settings)
     attentions = sorted(builder.attentions, key=lambda one: one.site.layer)
-    spec = cast("AttentionSpec", active.spec("core.attention_backends"))
     rounded, by_head = config.kv_dtype in _SCALED, "head_scales" in spec.features
     scales = scale_groups(rules.kv_scales, attentions, rounded=rounded, by_head=by_head)
     names = NameMap(rules, builder.left_out, aliases(scales))
@@ -326,8 +327,10 @@ def _kernels(config: EngineConfig, active: ActivePlugins, device: torch.device) 
                 partial(_refined, active, planned, config.probe),
             )
             kernels.append(PlannedKernel(spec, owner, form, refine))
-    commanded = firmly_commanded(config.options.select.kernel)
-    return KernelTable(device.type, config.dtype, kernels, commanded, references)
+    asks = config.options.select.kernel
+    return KernelTable(
+        device.type, config.dtype, kernels, firmly_commanded(asks), references, frozenset(parse_kernels(asks))
+    )
 
 
 def warn_opened(kernels: KernelTable, asks: Sequence[str]) -> None:

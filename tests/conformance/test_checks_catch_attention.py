@@ -238,6 +238,63 @@ def test_fixed_plans(replayed, check):
     assert set(replayed(**REPLAY_CASES[check]).failing("replays")) == due
 
 
+ROTATING = """
+import torch
+from core.ops.rotary import rotary, rotary_interleaved
+from core_plugin_torch_sdpa.backend import TorchSdpaBackend
+
+class Layer:
+    def __init__(self, inner):
+        self.inner, self.forward, self.write_kv = inner, inner.forward, inner.write_kv
+
+    def write_rotated(self, q, k, v, rotation, kv, plan):
+        turn = rotary_interleaved if rotation.interleaved else rotary
+        places, table = rotation.positions, rotation.table
+        {before}
+        turned, keys = turn(places, q, k, table)
+        {after}
+        self.inner.write_kv(keys, v, kv, plan)
+        return turned
+
+class Backend(TorchSdpaBackend):
+    def layer(self, site):
+        return Layer(super().layer(site))
+"""
+
+ROTATING_CASES = {
+    "stores_rotate_as_the_reference": [
+        {"before": "turn = rotary"},
+        {"before": "places = places - places.min()"},
+        {"after": "turned = q"},
+        {"after": "keys = k"},
+        {"after": "k.copy_(keys)"},
+    ],
+    "rotated_sizes_match_reference": [{"before": "turn = rotary if k.shape[1] < q.shape[1] else rotary_interleaved"}],
+}
+
+
+@pytest.fixture
+def rotating(make_plugin):
+    def make(before="pass", after="pass"):
+        source = ROTATING.replace("{before}", before).replace("{after}", after)
+        manifest = MANIFEST.format(devices={"cpu"}, dtypes={"float32", "bfloat16"}, features={"rotary"})
+        return make_plugin("core.attention_backends", {"manifest": manifest, "backend": source})
+
+    return make
+
+
+def test_sound_rotating_stores_pass(rotating):
+    report = rotating().report("rotations")
+    assert (report.failures, {one.status for one in report.outcomes}) == ([], {"passed"})
+
+
+@pytest.mark.parametrize(("check", "parts"), [(check, one) for check, many in ROTATING_CASES.items() for one in many])
+def test_rotating_stores(rotating, check, parts):
+    found = rotating(**parts).failing("rotations")
+    # What is wrong for every size is found by both.
+    assert check in found and (check.startswith("stores") or set(found) <= set(ROTATING_CASES))
+
+
 def test_a_backend_that_only_says_that_its_plans_stay_is_refused():
     from core.api import PluginError
     from core.plugins.handed import REPLAYABLE, Handed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
@@ -80,6 +81,69 @@ def test_preempted_rows_without_graphs_give_the_same(plugins, llama, prompts):
     found = answers(llama, short, platform="fake", attention_backend="triton_eager", **options)
     same(found, due)
     assert found[2]["preemptions"] > 0 and not found[3].graphs.captured
+
+
+@pytest.mark.covers("ATTN-05")
+def test_queries_and_keys_are_rotated_by_the_launch_that_stores(plugins, llama, prompts, due, monkeypatch):
+    """No launch of its own is left; where the user names what rotates, it does."""
+    plugins("fake_device", "triton_interpreted")
+    from core_plugin_kernels_triton.attention.backend import TritonLayer
+
+    from core.layers.rope import RotaryEmbedding
+
+    counts = Counter()
+    for owner, name in ((RotaryEmbedding, "__call__"), (TritonLayer, "write_rotated"), (TritonLayer, "write_kv")):
+        counted(monkeypatch, counts, owner, name)
+    chosen = {"platform": "fake", "attention_backend": "triton_interpreted", "tokens": 2}
+    found = answers(llama, prompts[:2], **chosen)
+    assert [one[:2] for one in due[0][:2]] == found[0][:2] and counts.keys() == {"write_rotated"}
+    counts.clear()
+    assert answers(llama, prompts[:2], **chosen, kernel=["rotary=reference"])[0] == found[0]
+    assert counts.keys() == {"__call__", "write_kv"} and counts["__call__"] == counts["write_kv"]
+
+
+def counted(monkeypatch, counts, owner, name):
+    """Have calls of a method counted."""
+    own = getattr(owner, name)
+
+    def call(*given, **named):
+        counts[name] += 1
+        return own(*given, **named)
+
+    monkeypatch.setattr(owner, name, call)
+
+
+@pytest.mark.covers("ATTN-05")
+def test_a_common_prefix_is_read_once_by_captured_graphs_too(plugins, llama, monkeypatch):
+    """Rows that decode behind the same 32 tokens, two splits of 16, give the tokens of the reference."""
+    plugins("fake_device", "triton_interpreted")
+    from core_plugin_kernels_triton.attention import few, tiles
+
+    table = {**tiles.sizes("attention", ("default", "interpreter")), "split": 16, "splits": 4}
+    table["few"] = [{"bytes": 65536, "n": 16, "warps": 1, "stages": 1}]
+    monkeypatch.setattr(tiles, "sizes", lambda part, names: table)
+    counts = Counter()
+    counted(monkeypatch, counts, few, "attend_keys")
+    found, programs = {}, {}
+    for name, joint in (("apart", 1), ("together", 16)):
+        table["joint"] = joint
+        found[name], platform = decoded(llama, platform="fake", attention_backend="triton_interpreted")
+        assert platform.graphs.replayed and platform.queue().waits == 0
+        programs[name] = counts.pop("attend_keys")
+    due, _ = decoded(llama, platform="cpu", attention_backend="torch_sdpa")
+    assert found["together"] == found["apart"] == due
+    assert programs["together"] < 0.8 * programs["apart"]
+
+
+def decoded(model, **options):
+    """Return what three prompts of 32 common tokens go on with, once these are in the cache, and the platform."""
+    greedy = SamplingParams(temperature=0.0, max_tokens=4, ignore_eos=True)
+    common = (REPEATED * 2)[:32]
+    with LLM(model, **{**ENGINE, **options}) as llm:
+        llm.generate([{"prompt_token_ids": [*common, 7]}], SamplingParams(temperature=0.0, max_tokens=1))
+        found = llm.generate([{"prompt_token_ids": [*common, last]} for last in (7, 8, 3)], greedy)
+        worker = llm._engine._core.loop.executor._worker
+        return [out.outputs[0].token_ids for out in found], worker._platform
 
 
 def row_of(family, name):

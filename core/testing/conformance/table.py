@@ -15,7 +15,9 @@ EVERY = ("packaging", "manifest", "spawn")
 AREAS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "core.platforms": ("platforms",),
-        "core.attention_backends": ("attention", "latents", "picks", "compressed", "features", "encoding", "replays"),
+        "core.attention_backends": (
+            *("attention", "rotations", "latents", "picks", "compressed", "features", "encoding", "replays"),
+        ),
         "core.quantization": ("quantization", "updates", "stored_experts", "slices"),
         "core.models": ("models", "encoders"),
         "core.tool_parsers": ("parsers",),

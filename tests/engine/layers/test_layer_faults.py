@@ -19,7 +19,8 @@ from core.worker.guarded import GuardedBackend, GuardedModel
 CPU, TOKENS, HEADS, KV_HEADS, DIM, WIDTH = torch.device("cpu"), 5, 4, 2, 8, 32
 MODEL, ATTENTION = "model implementation 'm' (a 1)", "attention backend 'b' (a 2)"
 QUANT, PRODUCT = "quantization method 'q' (a 3)", "kernel 'p' (a 3)"
-STEP = SimpleNamespace(token_ids=torch.zeros(TOKENS, dtype=torch.int64), plan=None, plans=[None])
+_IDS = torch.zeros(TOKENS, dtype=torch.int64)
+STEP = SimpleNamespace(token_ids=_IDS, positions=_IDS, plan=None, plans=[None])
 
 
 class Backend:
@@ -81,6 +82,7 @@ def layers(build):
         "add_layer_norm": lambda x=x, residual=x: norms[1].add(x, residual),
         "rope": lambda positions=STEP.token_ids, q=q, k=k: rope(positions, q, k),
         "attention": lambda q=q, k=k, v=k, step=STEP: attention(q, k, v, step),
+        "turned": lambda q=q, k=k, v=k, step=STEP: attention(q, k, v, step, rope=rope),
         "encoder": lambda q=q, k=k, v=k, step=STEP: encoder(q, k, v, step),
     }
 
@@ -110,6 +112,9 @@ def layers(build):
         ("attention", {"k": torch.randn(TOKENS, KV_HEADS, 4)}, "the key is (5, 2, 4)"),
         ("attention", {"v": torch.randn(TOKENS, KV_HEADS, DIM).bfloat16()}, "the value is (5, 2, 8) bfloat16"),
         ("attention", {"v": None}, "the value is None"),
+        ("turned", {"q": torch.randn(4, HEADS, DIM)}, "the rotary embedding: the query is (4, 4, 8)"),
+        ("turned", {"v": torch.randn(4, KV_HEADS, DIM)}, "attention layer 3: the value is (4, 2, 8)"),
+        ("turned", {"v": None}, "the value is None"),
         ("encoder", {"k": torch.randn(4, KV_HEADS, DIM)}, "attention layer 4: the key is (4, 2, 8)"),
     ],
 )
@@ -204,3 +209,53 @@ def test_what_a_model_returns_is_compared_with_the_step(method, answer, told):
 def test_a_plan_that_raises_is_the_backends():
     with pytest.raises(PluginError, match=r"CORE-P108 attention backend 'b' \(a 2\): plan\(\) raised KeyError: 'boom'"):
         GuardedBackend(SimpleNamespace(plan=boom), ATTENTION).plan(None)
+
+
+class Turning(Backend):
+    """Attention whose layers say what they were called with."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = []
+
+    def layer(self, site):
+        made = super().layer(site)
+        made.write_kv = lambda k, v, kv, plan: self.calls.append(("write_kv", k))
+        made.write_rotated = self.turn
+        return made
+
+    def turn(self, q, k, v, rotation, kv, plan):
+        self.calls.append(("write_rotated", rotation))
+        return q + 1
+
+
+@pytest.mark.parametrize("rotates", [True, False])
+@pytest.mark.parametrize("named", [(), ("rotary",)])
+def test_attention_rotates_where_the_backend_does_not(rotates, named):
+    """By the table of the rotary embedding; queries without keys are rotated by core, and what the user names goes."""
+    backend, kernels = Turning(), KernelTable("cpu", "float32", named=named)
+    form = Plain(QuantContext(CPU, torch.float32, {}))
+    options = {"device": CPU, "dtype": torch.float32, "max_positions": 64, "kernels": kernels, "rotates": rotates}
+    build = Builder(form, backend, **options)
+    attention = build.attention(0, num_heads=HEADS, num_kv_heads=KV_HEADS, head_dim=DIM, scale=1.0)
+    attention.kv, rope = torch.zeros(1), build.rope(RopeConfig(head_dim=DIM, rotary_dim=DIM, interleaved=False))
+    step = SimpleNamespace(token_ids=_IDS, positions=torch.arange(TOKENS), plan=None, plans=[None])
+    q, k = torch.randn(TOKENS, HEADS, DIM), torch.randn(TOKENS, KV_HEADS, DIM)
+    turned, keys = rope(step.positions, q, k)
+    out = attention(q, k, k, step, rope=rope)
+    ((name, given),) = backend.calls
+    if rotates and not named:
+        assert name == "write_rotated" and torch.equal(out, (q + 1).flatten(1))
+        assert given.positions is step.positions and not given.interleaved and given.table.shape == (64, 2 * DIM)
+    else:
+        assert name == "write_kv" and torch.equal(given, keys) and torch.equal(out, turned.flatten(1))
+    assert torch.equal(attention(q, None, None, step, rope=rope), turned.flatten(1)) and len(backend.calls) == 1
+    encoder = build.encoder_attention(1, num_heads=HEADS, num_kv_heads=KV_HEADS, head_dim=DIM, scale=1.0)
+    assert torch.equal(encoder(q, k, k, step, rope=rope), turned.flatten(1))
+
+
+def test_a_backend_that_only_says_that_it_rotates_is_refused():
+    form = Plain(QuantContext(CPU, torch.float32, {}))
+    build = Builder(form, Backend(), device=CPU, dtype=torch.float32, rotates=True)
+    with pytest.raises(PluginError, match=r"CORE-P110 .*layers that rotate while they store"):
+        build.attention(0, num_heads=HEADS, num_kv_heads=KV_HEADS, head_dim=DIM, scale=1.0)

@@ -24,6 +24,7 @@ KNOWN = frozenset(
         "picks",
         "compressed",
         "head_scales",
+        "rotary",
         "bidirectional",
         "position_bias",
         "replayable",

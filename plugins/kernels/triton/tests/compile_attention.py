@@ -10,8 +10,9 @@ from dataclasses import replace
 
 import torch
 import triton
-from core_plugin_kernels_triton.attention.few import merge_kernel, split_kernel
+from core_plugin_kernels_triton.attention.few import split_kernel
 from core_plugin_kernels_triton.attention.form import FLOAT8, form_of, power_of_two
+from core_plugin_kernels_triton.attention.merge import merge_kernel
 from core_plugin_kernels_triton.attention.prompts import prompt_kernel
 from core_plugin_kernels_triton.attention.store import store_kernel
 from core_plugin_kernels_triton.attention.tiles import Tiles, _fitting
@@ -25,7 +26,7 @@ NAMES = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32", t
 POINTERS = {
     **dict.fromkeys(("tables", "starts", "lengths"), "*i32"),
     **dict.fromkeys(("slots", "positions"), "*i64"),
-    **dict.fromkeys(("slopes", "sinks", "key_scales", "value_scales", "table"), "*fp32"),
+    **dict.fromkeys(("slopes", "sinks", "key_scales", "value_scales"), "*fp32"),
     **dict.fromkeys(("sums_out", "tops_out", "sums_in", "tops_in"), "*fp32"),
     **dict.fromkeys(("inner", "outer"), "fp32"),
 }
@@ -65,10 +66,12 @@ def main(name, dtype, kv_dtype, head_dim, terms):
         table["merged"],
         table["split"],
         table["splits"],
+        table["joint"],
     )
     f = form_of(site, 16, kv_dtype, tiles)
     kept = torch.uint8 if kv_dtype in FLOAT8 else kv_dtype
     pointers = {"kv": f"*{NAMES[kept]}", **dict.fromkeys(("q", "out", "k", "v"), f"*{NAMES[dtype]}")}
+    pointers["table"] = f"*{NAMES[dtype]}"
     constants = {
         "GROUP": f.group,
         "KV_HEADS": f.kv_heads,
@@ -83,14 +86,17 @@ def main(name, dtype, kv_dtype, head_dim, terms):
         "SINKS": int(site.sinks),
         "SPLIT": f.split,
         "SPLITS": f.splits,
+        "TOGETHER": f.together,
         "ROTARY": head_dim // 4 * 2 if site.sinks else 0,
         "PAIRS": False,
         "ROWS": f.stored,
         "FEW": f.few,
         "HEADS": f.merged,
     }
+    storing = dict(constants)
     if terms == "none":
-        constants |= dict.fromkeys(("slopes", "sinks", "positions", "table"))
+        constants |= dict.fromkeys(("slopes", "sinks"))
+        storing |= dict.fromkeys(("q", "out", "positions", "table"))
     prompt = {**constants, "BLOCK_M": f.prompt_m, "BLOCK_N": f.prompt_n}
     single = {**constants, "BLOCK_M": f.few_m, "BLOCK_N": f.few_n}
     found = {
@@ -98,7 +104,7 @@ def main(name, dtype, kv_dtype, head_dim, terms):
         "whole": compiled(split_kernel, pointers, {**single, "WHOLE": True}, target, f.few_warps, f.few_stages),
         "split": compiled(split_kernel, pointers, {**single, "WHOLE": False}, target, f.few_warps, f.few_stages),
         "merge": compiled(merge_kernel, pointers, single, target, 4, 2),
-        "store": compiled(store_kernel, pointers, constants, target, 4, 2),
+        "store": compiled(store_kernel, pointers, storing, target, 4, 2),
     }
     print(json.dumps(found))
 

@@ -10,7 +10,7 @@ import sys
 import torch
 import triton
 from core_plugin_kernels_triton.experts import launches, multiply, route, sort, tiles
-from core_plugin_kernels_triton.latent import attend, form, picks, store
+from core_plugin_kernels_triton.latent import attend, expand, form, merge, picks, store
 from core_plugin_kernels_triton.ops.tiles import power_of_two
 from core_plugin_kernels_triton.products import layers
 from core_plugin_kernels_triton.products.cards import Card
@@ -101,13 +101,24 @@ def latent(dtype, sections):
         types |= {"scale": "fp32", "slots": "*i64"}
         same = {"HEADS": f.heads, "LATENT_DIM": f.latent_dim, "ROPE_DIM": f.rope_dim, "BLOCK_L": f.latent_width}
         same |= {"BLOCK_R": f.rope_width, "BLOCK_SIZE": 16, "FLOAT8": f.float8, "BLOCK_M": f.m, "BLOCK_N": f.n}
+        same |= {"KEY_DIM": f.key_dim, "VALUE_DIM": f.value_dim, "FEWEST": f.fewest}
         same |= {"SPLIT": f.split, "SPLITS": f.splits, "MOST": form.FEW}
         options = {"num_warps": f.warps, "num_stages": f.stages}
         for kind in range(3):
             constants = {**same, "KIND": kind, "PICKS": 2048 if kind == 2 else 0}
             constants |= {} if kind == 2 else {"picked": None}
             yield f"latent {kind}{float8:d}", attend.latent_kernel, types, constants, options
-        yield f"merge {float8:d}", attend.latent_merge_kernel, types, same, {"num_warps": 4}
+        yield f"merge {float8:d}", merge.latent_merge_kernel, types, same, {"num_warps": 4}
+        wide = {"KEY_DIM": 128, "VALUE_DIM": 128, "BLOCK_K": f.key_width, "BLOCK_V": f.value_width, "BLOCK_M": f.wide_m}
+        wide |= {"HEADS": f.heads, "ROPE_DIM": f.rope_dim, "BLOCK_R": f.rope_width, "BLOCK_N": f.wide_n}
+        types |= {"sums_kept": "*fp32", "tops_kept": "*fp32"}
+        types |= dict.fromkeys(("keys", "turned", "values"), f"*{dtype}") | {"table": "*i32"}
+        wide_options = {"num_warps": f.wide_warps, "num_stages": f.wide_stages}
+        for begun, done in () if float8 else ((False, True), (True, False)):
+            constants = {**wide, "BEGUN": begun, "DONE": done}
+            yield f"expanded {begun:d}", expand.expanded_kernel, types, constants, wide_options
+        constants = {"WIDTH": 576, "BLOCK": 1024, "BLOCK_SIZE": 16, "FLOAT8": f.float8, "ROWS": f.stored}
+        yield f"open {float8:d}", expand.open_kernel, types, constants, {"num_warps": 4}
         constants = {"WIDTH": 512, "BLOCK": 512, "BLOCK_SIZE": 16, "FLOAT8": f.float8, "ROWS": table["stored"]}
         yield f"store {float8:d}", store.store_row_kernel, types, constants, {"num_warps": 4}
         tile = table["scores"]
@@ -133,8 +144,11 @@ def recurrent(dtype, sections):
         constants = {"DELTA": delta, "PER_KEY": per_key, "CHUNK": chunk, "FEWEST": 0 if per_key else tile["fewest"]}
         constants |= {"BLOCK_K": 128, "BLOCK_V": tile["values"]} | ({} if delta else {"beta": None})
         yield f"linear {chunk}{delta:d}", attention.linear_kernel, types, constants, {"num_warps": 4}
-    constants = {"BLOCK": table["scan"]["tile"] // 16, "STATE": 16}
+    tile = table["scan"]
+    constants = {"BLOCK": tile["tile"] // 16, "STATE": 16, "FEWEST": tile["fewest"]}
     yield "scan", scan.scan_kernel, types, constants, {"num_warps": 4}
+    constants |= {"CHUNK": tile["chunk"], "BLOCK": tile["chunked"] // (tile["chunk"] * 16)}
+    yield "scan by chunks", scan.chunk_kernel, types, constants, {"num_warps": 4}
     yield "gated", scan.gated_kernel, types, {"BLOCK": table["gated"]["channels"]}, {"num_warps": 4}
 
 

@@ -18,6 +18,7 @@ SMALL = {
     "merged": 4,
     "split": 16,
     "splits": 4,
+    "joint": 16,
     "prompt": [{"bytes": 65536, "m": 16, "n": 8, "warps": 1, "stages": 1}],
     "few": [{"bytes": 65536, "n": 8, "warps": 1, "stages": 1}],
 }

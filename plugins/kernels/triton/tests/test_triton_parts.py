@@ -9,11 +9,12 @@ import torch
 import triton
 import triton.language as tl
 from core_plugin_kernels_triton import tables
-from core_plugin_kernels_triton.attention.few import span_of, split_size
 from core_plugin_kernels_triton.attention.fits import fits
 from core_plugin_kernels_triton.attention.form import form_of
 from core_plugin_kernels_triton.attention.keys import cache_offsets
+from core_plugin_kernels_triton.attention.merge import span_of
 from core_plugin_kernels_triton.attention.prompts import row_of
+from core_plugin_kernels_triton.attention.shared import split_size
 from core_plugin_kernels_triton.attention.spec import TRITON
 from core_plugin_kernels_triton.attention.tiles import tiles_for
 from core_plugin_kernels_triton.launch import launch

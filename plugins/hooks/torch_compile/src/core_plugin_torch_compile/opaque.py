@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
-from core.api.attention import AttentionSite
-from core_plugin_torch_compile.operations import ATTEND, WRITE, PlanName, named, plan_of
+from core.api.attention import AttentionSite, Rotation
+from core_plugin_torch_compile.operations import ATTEND, ROTATE, WRITE, PlanName, named, plan_of
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-METHODS = ("write_kv", "write", "forward", "forward_picked")
+METHODS = ("write_kv", "write_rotated", "write", "forward", "forward_picked")
 """What steps call of attention layers of all kinds. The step's plan is an argument of each."""
 
 
@@ -49,10 +49,21 @@ class Spanned(Opaque):
         return cast("Tensor", self.layer.forward(q, kv, plan_of(plan)))
 
 
+class Rotating(Spanned):
+    """A layer whose `write_rotated` is an operation, too."""
+
+    def write_rotated(self, q: Tensor, k: Tensor, v: Tensor, rotation: Rotation, kv: Tensor, plan: Any) -> Tensor:
+        """Rotate queries and keys, and store `k, v` at the plan's slots."""
+        if isinstance(plan, PlanName) and torch.compiler.is_compiling():
+            turn = (rotation.positions, rotation.table, rotation.interleaved)
+            return cast("Tensor", ROTATE(q, k, v, *turn, kv, self.name, plan.name))
+        return cast("Tensor", self.layer.write_rotated(q, k, v, rotation, kv, plan_of(plan)))
+
+
 def opaque(layer: Any, site: Any) -> Opaque:
     """Return a layer in front of another."""
     if isinstance(site, AttentionSite) and hasattr(layer, "write_kv"):
-        return Spanned(layer, site)
+        return Rotating(layer, site) if hasattr(layer, "write_rotated") else Spanned(layer, site)
     made, disable = Opaque(layer), cast("Callable[..., Any]", torch.compiler.disable)
     for name in METHODS:
         if hasattr(layer, name):

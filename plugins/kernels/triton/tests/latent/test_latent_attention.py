@@ -5,7 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 import torch
+import triton
+import triton.language as tl
 from core_plugin_kernels_triton.attention.backend import TritonBackend
+from core_plugin_kernels_triton.latent.expand import expanded_rows, is_expanded
+from core_plugin_kernels_triton.latent.form import form_of
 
 from core.api.attention import AttentionContext, BatchView, LatentSite, PickSite
 
@@ -15,6 +19,9 @@ SMALL = {
     "splits": 4,
     "stored": 8,
     "attend": [{"bytes": 65536, "m": 16, "n": 16, "warps": 1, "stages": 1}],
+    "expand": [{"bytes": 65536, "m": 16, "n": 8, "warps": 1, "stages": 1}],
+    "fewest": 9,
+    "piece": 12,
     "scores": {"n": 16, "warps": 1, "stages": 1},
 }
 TOLERANCE = {torch.float32: 3e-5, torch.bfloat16: 4e-2, torch.float16: 5e-3}
@@ -133,6 +140,59 @@ MIXED = [(0, 19), (37, 1), (0, 1), (12, 9), (70, 3), (15, 8), (5, 0)]
 @pytest.mark.covers("ATTN-08")
 def test_prompts_pieces_and_splits():
     check(MIXED)
+
+
+PROMPTS = [(37, 1), (0, 19), (3, 25), (12, 9), (0, 30), (5, 0), (30, 11), (9, 2)]
+"""The second, third and fifth are expanded, in two and three pieces."""
+
+
+@pytest.mark.covers("ATTN-08")
+@pytest.mark.parametrize("kv_dtype", [torch.float32, torch.float8_e4m3fn], ids=str)
+def test_expanded_prompts_among_absorbed_rows(kv_dtype):
+    counts, lengths = np.array([new for _, new in PROMPTS]), np.array([sum(row) for row in PROMPTS])
+    context = AttentionContext(CPU, torch.float32, kv_dtype, 4)
+    form = form_of(LatentSite(0, 3, 20, 6, 10, 7, 0.25), context)
+    assert expanded_rows(counts, lengths, form).tolist() == [1, 2, 4]
+    check(PROMPTS, kv_dtype=kv_dtype)
+
+
+def test_a_row_is_expanded_where_that_takes_fewer_products():
+    """The rule as it is stated, on the host and in the kernel."""
+    latent, rope, key, value = 32, 8, 16, 16
+    site = LatentSite(0, 1, latent, rope, key, value, 0.25)
+    form = form_of(site, AttentionContext(CPU, torch.float32, torch.float32, 4))
+    rng = np.random.default_rng(0)
+    counts, cached = rng.integers(1, 40, 200), rng.integers(0, 60, 200)
+    pairs = counts * cached + counts * (counts + 1) // 2
+    absorbed = pairs * (2 * latent + rope) + counts * latent * (key + value)
+    expanded = pairs * (key + rope + value) + (cached + counts) * latent * (key + value)
+    due = (expanded < absorbed) & (counts >= 9)
+    assert 20 < due.sum() < 180
+    assert expanded_rows(counts, counts + cached, form).tolist() == np.flatnonzero(due).tolist()
+    found = torch.zeros(200, dtype=torch.int32)
+    given = [torch.from_numpy(one).int() for one in (counts, counts + cached)]
+    rule_kernel[(200,)](*given, found, LATENT_DIM=latent, KEY_DIM=key, VALUE_DIM=value, FEWEST=9)
+    assert torch.equal(found.bool(), torch.from_numpy(due))
+
+
+@triton.jit
+def rule_kernel(
+    counts,
+    lengths,
+    out,
+    LATENT_DIM: tl.constexpr,
+    KEY_DIM: tl.constexpr,
+    VALUE_DIM: tl.constexpr,
+    FEWEST: tl.constexpr,
+):
+    row = tl.program_id(0)
+    count, length = tl.load(counts + row), tl.load(lengths + row)
+    tl.store(out + row, is_expanded(count, length, LATENT_DIM, KEY_DIM, VALUE_DIM, FEWEST).to(tl.int32))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_short_types_are_expanded(dtype):
+    check([(0, 30), (3, 25)], dtype=dtype)
 
 
 @pytest.mark.parametrize("rows", [[(0, 1)], [(16, 1), (63, 1), (64, 1)], [(0, 9)], []], ids=str)

@@ -17,7 +17,7 @@ from core.ops import recurrent as reference
 SMALL = {
     "conv": {"tokens": 4, "channels": 4},
     "attention": {"chunk": 16, "fewest": 8, "values": 16},
-    "scan": {"tile": 16},
+    "scan": {"tile": 16, "chunk": 4, "fewest": 8, "chunked": 64},
     "gated": {"channels": 4},
 }
 COUNTS = [(3, 1, 0, 21, 2, 35), (1, 1, 1), (9,), (8, 7)]
@@ -125,6 +125,36 @@ def test_scans(counts):
     check(selective_scan, reference.selective_scan, counts, (channels, size), given)
     given = apart(torch.randn(tokens, channels)), -torch.rand(tokens, channels)
     check(gated_recurrence, reference.gated_recurrence, counts, (channels,), given)
+
+
+def test_a_scan_in_pieces_is_that_of_the_whole():
+    """A state is the same behind a chunk and behind a piece, whatever was left over; what forgets all, forgets it."""
+    torch.manual_seed(0)
+    x, b, c = torch.randn(30, 3), torch.randn(30, 5), torch.randn(30, 5)
+    step, a = torch.rand(30, 3), -torch.rand(3, 5) * 4
+    step[11], x[11] = 1e30, 0
+    whole, pieces = (State(torch.zeros(1, 3, 5), None) for _ in range(2))
+    due = selective_scan(x, step, a, b, c, replace(whole, rows=rows_of(30, fresh=1)))
+    found = []
+    for begin, end in ((0, 9), (9, 10), (10, 22), (22, 30)):
+        of = slice(begin, end)
+        state = replace(pieces, rows=rows_of(end - begin, fresh=int(begin == 0)))
+        found.append(selective_scan(x[of], step[of], a, b[of], c[of], state))
+    torch.testing.assert_close(torch.cat(found), due, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(pieces.memory, whole.memory, rtol=1e-5, atol=1e-5)
+
+
+def rows_of(count, fresh):
+    """Return one row of so many tokens, in the first slot."""
+    return StateRows(torch.tensor([0]), torch.tensor([fresh]), np.array([0, count], dtype=np.int32))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_scans_of_short_types(dtype):
+    torch.manual_seed(0)
+    given = torch.randn(21, 4).to(dtype), torch.rand(21, 4), -torch.rand(4, 6)
+    given = *given, *(torch.randn(21, 6).to(dtype) for _ in range(2))
+    check(selective_scan, reference.selective_scan, (1, 20), (4, 6), given, dtype=dtype)
 
 
 def test_no_rows():

@@ -101,6 +101,9 @@ class SelfAttention:
                 "rooted": given.rooted,
                 "shared": given.shares is not None,
             }
+        # Rotated last of all, queries and keys may be rotated on their way into the cache.
+        last = decoder.causal and growth is None and given.mix is None and not given.rotates_first
+        self.handed = {"rope": self.rope} if last and self.rope is not None else {}
         self.attend = self._attend(build, self.layer)
         self.gate = None if given.gate is None else OutputGate(given, build, decoder.hidden_size, path)
         self.query_gate = gate_activation(given, build, path) if given.gated_queries else None
@@ -142,7 +145,8 @@ class SelfAttention:
             q, k = self._normed(q, k)
             if self.clip_normed is not None:
                 q, k, v = (one.clamp(-self.clip_normed, self.clip_normed) for one in (q, k, v))
-            q, k = self._rotated(q, k, step)
+            if not self.handed:
+                q, k = self._rotated(q, k, step)
         if self.norms[2] is not None:
             v = self.norms[2](v)
         if self.value_scale != 1.0:
@@ -155,11 +159,11 @@ class SelfAttention:
         """Return the results of all heads, `(T, heads * value_dim)`."""
         size, width = k.shape[-1], v.shape[-1]
         if width == size:
-            return self.attend(q, k, v, step)
+            return self.attend(q, k, v, step, **self.handed)
         from torch import cat
 
         # Zeros by a product: programs without torch have it.
-        wide = self.attend(q, k, cat((v, k[..., width:] * 0.0), -1), step)
+        wide = self.attend(q, k, cat((v, k[..., width:] * 0.0), -1), step, **self.handed)
         return wide.view(-1, self.query_heads, size)[..., :width].flatten(1)
 
     def _projected(self, hidden: Tensor) -> list[Tensor]:

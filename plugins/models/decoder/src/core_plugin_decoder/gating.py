@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from core.api import LayerBuilder, StepInputs
-    from core.api.layers import Activation
+    from core.api.layers import Activation, Rope
     from core.api.layers import Attention as Attend
     from core_plugin_decoder.description import Attention, Decoder, Mix
 
@@ -60,8 +60,13 @@ class MixedAttention:
     def __init__(self, mixer: Mixer, first: Attend, own: Attend) -> None:
         self.mixer, self.first, self.own = mixer, first, own
 
-    def __call__(self, q: Tensor, k: Tensor | None, v: Tensor | None, step: StepInputs) -> Tensor:
+    def __call__(
+        self, q: Tensor, k: Tensor | None, v: Tensor | None, step: StepInputs, rope: Rope | None = None
+    ) -> Tensor:
         """Return `(T, H * head_dim)`; arguments as of `core.api.layers.Attention`."""
+        if rope is not None:
+            q, turned = rope(step.positions, q, q[:, :0] if k is None else k)
+            k = None if k is None else turned
         near = self.own(q, k, v, step).view(q.shape)
         far = self.first(q, None, None, step).view(q.shape)
         return (near + (far - near) * self.mixer(q)).flatten(1)

@@ -101,9 +101,7 @@ class BlockUse:
         if self.adapters is not None:
             joined = joined + self.adapters(hidden)
         q, k, v = joined.view(-1, sum(self.heads), self.size).split_with_sizes(self.heads, dim=1)
-        if self.block.rope is not None:
-            q, k = self.block.rope(step.positions, q, k)
-        return self.attend(q, k, v, step)
+        return self.attend(q, k, v, step, rope=self.block.rope)
 
 
 class _QueryAdapters:

@@ -7,13 +7,13 @@ import math
 import torch
 from torch import Tensor
 
-from core.api.attention import AttentionContext, AttentionSite, BatchView, KVLayout
+from core.api.attention import AttentionContext, AttentionSite, BatchView, KVLayout, Rotation
 from core.api.facets import StepShape
 from core_plugin_kernels_triton.attention.few import attend_few, memory
 from core_plugin_kernels_triton.attention.form import FLOAT8, form_of, power_of_two
 from core_plugin_kernels_triton.attention.plan import TritonPlan, fixed_plan, plan_of, refresh
 from core_plugin_kernels_triton.attention.prompts import attend_prompts
-from core_plugin_kernels_triton.attention.store import store
+from core_plugin_kernels_triton.attention.store import store, store_rotated
 from core_plugin_kernels_triton.attention.tiles import tiles_for
 from core_plugin_kernels_triton.latent.backend import LatentBackend
 
@@ -76,7 +76,18 @@ class TritonLayer:
         """Store `k, v (tokens, kv_heads, head_dim)` at the plan's slots."""
         if k.shape[0]:
             k, v = _with_dense_heads(k), _with_dense_heads(v)
-            store(k, v, kv, plan.slots, None, None, self._key_scales, self._value_scales, False, self._form)
+            store(k, v, kv, plan.slots, self._key_scales, self._value_scales, self._form)
+
+    def write_rotated(
+        self, q: Tensor, k: Tensor, v: Tensor, rotation: Rotation, kv: Tensor, plan: TritonPlan
+    ) -> Tensor:
+        """Store rotated keys, and values, at the plan's slots; return rotated queries."""
+        out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
+        if q.shape[0]:
+            given = [_with_dense_heads(one) for one in (k, v)]
+            turn = (rotation.positions.contiguous(), rotation.table, self._key_scales, self._value_scales)
+            store_rotated(_with_dense_heads(q), out, *given, kv, plan.slots, *turn, rotation.interleaved, self._form)
+        return out
 
     def forward(self, q: Tensor, kv: Tensor, plan: TritonPlan) -> Tensor:
         """Attend causally; `q (tokens, heads, head_dim)` -> `(tokens, heads * head_dim)`."""

@@ -11,22 +11,11 @@ import triton.language as tl
 from torch import Tensor
 
 from core_plugin_kernels_triton.attention.form import Form
-from core_plugin_kernels_triton.attention.keys import attend_keys, first_key, lanes, mean_of
+from core_plugin_kernels_triton.attention.keys import attend_keys, lanes, mean_of
+from core_plugin_kernels_triton.attention.merge import merge_kernel, span_of
+from core_plugin_kernels_triton.attention.shared import joined, split_size
 from core_plugin_kernels_triton.compat import cast
 from core_plugin_kernels_triton.launch import launch
-
-
-@triton.jit
-def span_of(place, WINDOW: tl.constexpr, CHUNK: tl.constexpr, BLOCK_N: tl.constexpr):
-    """Return the first key that a token at `place` sees, and where its tile of keys begins."""
-    least = first_key(place, WINDOW, CHUNK)
-    return least, least // BLOCK_N * BLOCK_N
-
-
-@triton.jit
-def split_size(span, SPLIT: tl.constexpr, SPLITS: tl.constexpr):
-    """Return the keys of each split of so many: a multiple of `SPLIT` that makes no more than `SPLITS`."""
-    return (span + SPLIT * SPLITS - 1) // (SPLIT * SPLITS) * SPLIT
 
 
 @triton.jit(
@@ -74,8 +63,12 @@ def split_kernel(
     SPLIT: tl.constexpr,
     SPLITS: tl.constexpr,
     WHOLE: tl.constexpr,
+    TOGETHER: tl.constexpr,
 ):
-    """One split of one row, with all heads that share one kv head. `WHOLE`: no row ever has a second split."""
+    """One split of one row, with all heads that share one kv head. `WHOLE`: no row ever has a second split.
+
+    `TOGETHER`: rows whose shared splits are computed by the first one's program; 1: each row computes its own.
+    """
     row = tl.program_id(0)
     head = tl.program_id(1)
     split = tl.program_id(2)
@@ -89,6 +82,24 @@ def split_kernel(
     if (count > QUERIES) | (count == 0) | (begin >= length):
         return
     live, mine, tokens, heads, places = lanes(first, count, length, 0, head, QUERIES, GROUP, BLOCK_M)
+    rows = row + mine * 0
+    if TOGETHER > 1:
+        leader = row // TOGETHER * TOGETHER
+        m = tl.arange(0, BLOCK_M)
+        others = leader + m // GROUP
+        here = joined(
+            *(tables, starts, lengths, tl.num_programs(0), leader, others, split, table_row),
+            *(BLOCK_SIZE, SPLIT, SPLITS),
+        )
+        here = here & (m < TOGETHER * GROUP)
+        is_joined = tl.sum((here & (others == row)).to(tl.int32), 0) > 0
+        if is_joined & (row != leader):
+            return
+        live = tl.where(is_joined, here, live)
+        rows = tl.where(is_joined, others, rows)
+        mine = tl.where(is_joined, 0, mine)
+        tokens = tl.where(is_joined, tl.load(starts + others, mask=here, other=0).to(tl.int64), tokens)
+        places = tl.where(is_joined, tl.load(lengths + others, mask=here, other=0) - 1, places)
     dims = tl.arange(0, BLOCK_D)
     there = live[:, None] & (dims < HEAD_DIM)[None, :]
     q_tile = tl.load(q + tokens[:, None] * q_token + heads[:, None] * q_head + dims[None, :], mask=there, other=0)
@@ -131,71 +142,10 @@ def split_kernel(
         mean = cast(mean_of(sums, top, total, sink, scale, SINKS), out.dtype.element_ty)
         tl.store(out + tokens[:, None] * out_token + heads[:, None] * HEAD_DIM + dims[None, :], mean, mask=there)
     else:
-        part = ((row * queries + mine) * KV_HEADS * GROUP + heads).to(tl.int64) * splits + split
+        part = ((rows * queries + mine) * KV_HEADS * GROUP + heads).to(tl.int64) * splits + split
         tl.store(sums_out + part[:, None] * HEAD_DIM + dims[None, :], sums, mask=there)
         tl.store(tops_out + part * 2, top, mask=live)
         tl.store(tops_out + part * 2 + 1, total, mask=live)
-
-
-@triton.jit(do_not_specialize=["queries", "splits"], do_not_specialize_on_alignment=["starts", "lengths"])
-def merge_kernel(
-    sums_in,
-    tops_in,
-    starts,
-    lengths,
-    out,
-    sinks,
-    value_scales,
-    out_token,
-    queries,
-    splits,
-    GROUP: tl.constexpr,
-    KV_HEADS: tl.constexpr,
-    HEAD_DIM: tl.constexpr,
-    BLOCK_D: tl.constexpr,
-    WINDOW: tl.constexpr,
-    CHUNK: tl.constexpr,
-    FLOAT8: tl.constexpr,
-    SINKS: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    SPLIT: tl.constexpr,
-    SPLITS: tl.constexpr,
-    FEW: tl.constexpr,
-    HEADS: tl.constexpr,
-):
-    """Put the splits of one query and `HEADS` heads together. Sums are always of `SPLITS` terms, in one order."""
-    row = tl.program_id(0) // queries
-    query = tl.program_id(0) % queries
-    first = tl.load(starts + row)
-    count = tl.load(starts + row + 1) - first
-    if (count > FEW) | (query >= count):
-        return
-    length = tl.load(lengths + row)
-    _, begin = span_of(length - count, WINDOW, CHUNK, BLOCK_N)
-    size = split_size(length - begin, SPLIT, SPLITS)
-    split = tl.arange(0, SPLITS)
-    heads = tl.program_id(1) * HEADS + tl.arange(0, HEADS)
-    live = heads < KV_HEADS * GROUP
-    made = live[:, None] & (begin + split * size < length)[None, :]
-    dims = tl.arange(0, BLOCK_D)
-    real = dims < HEAD_DIM
-    part = ((row * queries + query) * KV_HEADS * GROUP + heads).to(tl.int64)[:, None] * splits + split[None, :]
-    tops = tl.load(tops_in + part * 2, mask=made, other=float("-inf"))
-    totals = tl.load(tops_in + part * 2 + 1, mask=made, other=0)
-    places = part[:, :, None] * HEAD_DIM + dims[None, None, :]
-    sums = tl.load(sums_in + places, mask=made[:, :, None] & real[None, None, :], other=0)
-    top = tl.max(tops, 1)
-    weights = tl.exp2(tops - tl.where(top == float("-inf"), 0.0, top)[:, None])
-    scale = 1.0
-    if FLOAT8 > 0:
-        scale = tl.load(value_scales + heads // GROUP, mask=live, other=1)
-    sink = top
-    if SINKS:
-        sink = tl.load(sinks + heads, mask=live, other=0)
-    merged = tl.sum(sums * weights[:, :, None], 1)
-    mean = cast(mean_of(merged, top, tl.sum(totals * weights, 1), sink, scale, SINKS), out.dtype.element_ty)
-    at = (first + query).to(tl.int64) * out_token + heads[:, None] * HEAD_DIM + dims[None, :]
-    tl.store(out + at, mean, mask=live[:, None] & real[None, :])
 
 
 @launch(
@@ -276,6 +226,7 @@ def attend_few(
         ALIBI=f.alibi,
         BLOCK_M=f.few_m,
         WHOLE=f.whole,
+        TOGETHER=f.together,
         num_warps=f.few_warps,
         num_stages=f.few_stages,
         **same,

@@ -28,6 +28,7 @@ class Form(NamedTuple):
         merged: Heads whose splits one program puts together.
         split: Fewest keys of a split of a row, a multiple of `few_n`.
         splits: Most splits, a power of two.
+        joint: Most rows whose shared splits are computed together.
         prompt_warps, prompt_stages, few_warps, few_stages: As Triton takes them.
     """
 
@@ -53,6 +54,7 @@ class Form(NamedTuple):
     merged: int
     split: int
     splits: int
+    joint: int
 
     @property
     def queries(self) -> int:
@@ -63,6 +65,11 @@ class Form(NamedTuple):
     def few(self) -> int:
         """Most tokens of rows that are computed in splits: as many as fit a tile without making it larger."""
         return self.few_m // self.group
+
+    @property
+    def together(self) -> int:
+        """Rows of one token whose shared splits are computed together: as many as fit a tile of few tokens."""
+        return 1 if self.whole or self.window or self.chunk else min(self.joint, self.few)
 
     @property
     def whole(self) -> bool:
@@ -94,7 +101,7 @@ def form_of(site: AttentionSite, block_size: int, kv_dtype: torch.dtype, tiles: 
         prompt_n=tiles.prompt.n,
         prompt_warps=tiles.prompt.warps,
         prompt_stages=tiles.prompt.stages,
-        few_m=least,
+        few_m=max(tiles.few.m, least),
         few_n=tiles.few.n,
         few_warps=tiles.few.warps,
         few_stages=tiles.few.stages,
@@ -102,6 +109,7 @@ def form_of(site: AttentionSite, block_size: int, kv_dtype: torch.dtype, tiles: 
         merged=tiles.merged,
         split=tiles.split,
         splits=tiles.splits,
+        joint=tiles.joint,
     )
 
 

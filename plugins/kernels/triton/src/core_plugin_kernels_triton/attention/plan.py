@@ -46,6 +46,11 @@ class TritonPlan:
     shape: StepShape | None = None
     _work: dict[int, Work] = field(default_factory=dict)
 
+    @property
+    def firsts(self) -> np.ndarray:
+        """The first token of each row in the step, on the host."""
+        return np.cumsum(self.counts) - self.counts
+
     def work(self, few: int) -> Work:
         """Return what there is to do where rows of up to `few` tokens are computed in splits."""
         if self.shape is not None:

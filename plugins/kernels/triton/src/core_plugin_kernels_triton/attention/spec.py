@@ -21,7 +21,7 @@ TRITON = AttentionSpec(
     features=frozenset(
         {
             *("sliding_window", "softcap", "alibi", "alibi_root", "sinks", "chunked", "head_scales"),
-            *("latent", "picks", "replayable", "replayable_prompts"),
+            *("latent", "picks", "replayable", "replayable_prompts", "rotary"),
         }
     ),
 )

@@ -1,4 +1,4 @@
-"""Storing keys and values in the cache; keys are rotated on the way where that is asked for."""
+"""Storing keys and values in the cache. Where that is asked for, queries and keys are rotated by the same launch."""
 
 from __future__ import annotations
 
@@ -57,8 +57,43 @@ def rotated(x, pointers, places, table, table_row, mask, ROTARY: tl.constexpr, P
     return cast(tl.where(turned[None, :], wide * cosines + partner * sines * sign[None, :], wide), x.dtype)
 
 
-@triton.jit(do_not_specialize=["count"], do_not_specialize_on_alignment=["slots", "positions"])
+@triton.jit
+def turn_queries(
+    q,
+    out,
+    positions,
+    table,
+    first,
+    tokens,
+    q_token,
+    q_head,
+    table_row,
+    HEADS: tl.constexpr,
+    HEAD_DIM: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+    ROTARY: tl.constexpr,
+    PAIRS: tl.constexpr,
+    ROWS: tl.constexpr,
+):
+    """Write `ROWS` of all heads of all tokens, from number `first` on, rotated to `out (tokens, HEADS, HEAD_DIM)`."""
+    i = first + tl.arange(0, ROWS)
+    token = (i // HEADS).to(tl.int64)
+    mine = token < tokens
+    head = i % HEADS
+    dims = tl.arange(0, BLOCK_D)
+    there = mine[:, None] & (dims < HEAD_DIM)[None, :]
+    at = q + token * q_token + head * q_head
+    query = tl.load(at[:, None] + dims[None, :], mask=there, other=0)
+    places = tl.load(positions + token, mask=mine, other=0)
+    query = rotated(query, at, places, table, table_row, mine, ROTARY, PAIRS)
+    to = out + (token * HEADS + head) * HEAD_DIM
+    tl.store(to[:, None] + dims[None, :], query, mask=there)
+
+
+@triton.jit(do_not_specialize=["tokens", "storing"], do_not_specialize_on_alignment=["slots", "positions"])
 def store_kernel(
+    q,
+    out,
     k,
     v,
     kv,
@@ -67,7 +102,10 @@ def store_kernel(
     table,
     key_scales,
     value_scales,
-    count,
+    tokens,
+    storing,
+    q_token,
+    q_head,
     k_token,
     k_head,
     v_token,
@@ -77,6 +115,7 @@ def store_kernel(
     kv_token,
     kv_head,
     table_row,
+    GROUP: tl.constexpr,
     KV_HEADS: tl.constexpr,
     HEAD_DIM: tl.constexpr,
     BLOCK_D: tl.constexpr,
@@ -86,11 +125,33 @@ def store_kernel(
     PAIRS: tl.constexpr,
     ROWS: tl.constexpr,
 ):
-    """`ROWS` of all `count` heads of all tokens."""
-    i = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    mine = i < count
-    head = i % KV_HEADS
+    """`ROWS` of all heads of all tokens: of keys and values in the first `storing` programs, of queries in others."""
+    program = tl.program_id(0)
+    if ROTARY > 0:
+        first = (program - storing) * ROWS
+        if program >= storing:
+            turn_queries(
+                q,
+                out,
+                positions,
+                table,
+                first,
+                tokens,
+                q_token,
+                q_head,
+                table_row,
+                GROUP * KV_HEADS,
+                HEAD_DIM,
+                BLOCK_D,
+                ROTARY,
+                PAIRS,
+                ROWS,
+            )
+            return
+    i = program * ROWS + tl.arange(0, ROWS)
     token = (i // KV_HEADS).to(tl.int64)
+    mine = token < tokens
+    head = i % KV_HEADS
     slot = tl.load(slots + token, mask=mine, other=0)
     at = kv + slot // BLOCK_SIZE * kv_block + slot % BLOCK_SIZE * kv_token + head * kv_head
     dims = tl.arange(0, BLOCK_D)
@@ -112,11 +173,56 @@ def store_kernel(
     tl.store(to + kv_half, stored(value, value_scale, kv.dtype.element_ty, FLOAT8), mask=there)
 
 
-@launch(
-    "Tensor k, Tensor v, Tensor(a!) kv, Tensor slots, Tensor? positions, Tensor? table, Tensor key_scales, "
-    "Tensor value_scales, bool pairs, int[] form"
-)
+@launch("Tensor k, Tensor v, Tensor(a!) kv, Tensor slots, Tensor key_scales, Tensor value_scales, int[] form")
 def store(
+    k: Tensor, v: Tensor, kv: Tensor, slots: Tensor, key_scales: Tensor, value_scales: Tensor, form: Form
+) -> None:
+    """Store keys and values at the slots of their tokens.
+
+    Args:
+        k, v: `(tokens, kv_heads, head_dim)`, heads and tokens at any stride.
+        kv: `(blocks, 2, block_size, kv_heads, head_dim)`; bytes, for float8.
+        slots: `(tokens,)` int64.
+        key_scales, value_scales: `(kv_heads,)` float32, of a float8 cache.
+    """
+    _store(None, None, k, v, kv, slots, None, None, key_scales, value_scales, False, Form(*form))
+
+
+@launch(
+    "Tensor q, Tensor(a!) out, Tensor k, Tensor v, Tensor(b!) kv, Tensor slots, Tensor positions, Tensor table, "
+    "Tensor key_scales, Tensor value_scales, bool pairs, int[] form"
+)
+def store_rotated(
+    q: Tensor,
+    out: Tensor,
+    k: Tensor,
+    v: Tensor,
+    kv: Tensor,
+    slots: Tensor,
+    positions: Tensor,
+    table: Tensor,
+    key_scales: Tensor,
+    value_scales: Tensor,
+    pairs: bool,
+    form: Form,
+) -> None:
+    """Store keys, which are rotated first, and values; write rotated queries to `out`.
+
+    Args:
+        q: `(tokens, heads, head_dim)`, heads and tokens at any stride.
+        out: The same, dense.
+        positions: `(tokens,)` int64: rows of the table.
+        table: What core's `rotary_table` returns, `(positions, 2 * rotary_dim)`.
+        pairs: Whether neighbouring dimensions are rotated together, as in `rotary_interleaved`.
+
+    Others are those of `store`.
+    """
+    _store(q, out, k, v, kv, slots, positions, table, key_scales, value_scales, pairs, Form(*form))
+
+
+def _store(
+    q: Tensor | None,
+    out: Tensor | None,
     k: Tensor,
     v: Tensor,
     kv: Tensor,
@@ -126,46 +232,23 @@ def store(
     key_scales: Tensor,
     value_scales: Tensor,
     pairs: bool,
-    form: Form,
+    f: Form,
 ) -> None:
-    """Store keys and values at the slots of their tokens.
-
-    Args:
-        k, v: `(tokens, kv_heads, head_dim)`, heads and tokens at any stride.
-        kv: `(blocks, 2, block_size, kv_heads, head_dim)`; bytes, for float8.
-        slots: `(tokens,)` int64.
-        positions: `(tokens,)` int64, with a table.
-        table: What core's `rotary_table` returns, `(positions, 2 * rotary_dim)`: keys are rotated before they are
-            stored. None: they are stored as they are.
-        pairs: Whether neighbouring dimensions are rotated together, as in `rotary_interleaved`.
-    """
-    f, tokens = Form(*form), slots.shape[0]
-    rotary = 0 if table is None else table.shape[1] // 2
-    store_kernel[(-(-tokens * f.kv_heads // f.stored),)](
-        k,
-        v,
-        kv,
-        slots,
-        positions,
-        table,
-        key_scales,
-        value_scales,
-        tokens * f.kv_heads,
-        k.stride(0),
-        k.stride(1),
-        v.stride(0),
-        v.stride(1),
-        kv.stride(0),
-        kv.stride(1),
-        kv.stride(2),
-        kv.stride(3),
+    tokens = slots.shape[0]
+    storing = -(-tokens * f.kv_heads // f.stored)
+    turning = 0 if q is None else -(-tokens * f.kv_heads * f.group // f.stored)
+    store_kernel[(storing + turning,)](
+        *(q, out, k, v, kv, slots, positions, table, key_scales, value_scales, tokens, storing),
+        *((0, 0) if q is None else q.stride()[:2]),
+        *(*k.stride()[:2], *v.stride()[:2], *kv.stride()[:4]),
         0 if table is None else table.stride(0),
+        GROUP=f.group,
         KV_HEADS=f.kv_heads,
         HEAD_DIM=f.dim,
         BLOCK_D=f.width,
         BLOCK_SIZE=f.block_size,
         FLOAT8=f.float8,
-        ROTARY=rotary,
+        ROTARY=0 if table is None else table.shape[1] // 2,
         PAIRS=pairs,
         ROWS=f.stored,
         num_warps=4,

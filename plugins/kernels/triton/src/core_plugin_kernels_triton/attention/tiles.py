@@ -25,10 +25,11 @@ class Tiles:
     """What one layer's kernels work with.
 
     Attributes:
-        prompt, few: Of rows with many tokens, and with few (whose `m` follows from the heads).
+        prompt, few: Of rows with many tokens, and with few (whose `m` grows with the heads).
         stored: Heads of tokens that one program stores.
         merged: Heads whose splits one program puts together.
         split, splits: Fewest keys of a split of a row's context, and most splits.
+        joint: Most rows whose shared splits are computed together.
     """
 
     prompt: Tile
@@ -37,6 +38,7 @@ class Tiles:
     merged: int
     split: int
     splits: int
+    joint: int
 
 
 def tiles_for(device: torch.device, row_bytes: int) -> Tiles:
@@ -49,6 +51,7 @@ def tiles_for(device: torch.device, row_bytes: int) -> Tiles:
         merged=table["merged"],
         split=table["split"],
         splits=table["splits"],
+        joint=table["joint"],
     )
 
 

@@ -11,11 +11,13 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from core_plugin_kernels_triton.attention.few import split_size
 from core_plugin_kernels_triton.attention.keys import cache_offsets, load_stored
 from core_plugin_kernels_triton.attention.prompts import row_of
+from core_plugin_kernels_triton.attention.shared import split_size
 from core_plugin_kernels_triton.compat import cast, dot
+from core_plugin_kernels_triton.latent.expand import is_expanded
 from core_plugin_kernels_triton.latent.form import FEW, LatentForm
+from core_plugin_kernels_triton.latent.merge import latent_merge_kernel
 from core_plugin_kernels_triton.launch import launch
 
 
@@ -120,11 +122,14 @@ def latent_kernel(
     SPLIT: tl.constexpr,
     SPLITS: tl.constexpr,
     MOST: tl.constexpr,
+    KEY_DIM: tl.constexpr,
+    VALUE_DIM: tl.constexpr,
+    FEWEST: tl.constexpr,
 ):
     """Some heads of one query.
 
-    `KIND`: 0: of a row of more than `MOST` tokens, over all keys. 1: of another row, over one split of them. 2: of any
-    row, over the query's picks.
+    `KIND`: 0: of a row of more than `MOST` tokens that is not expanded, over all keys. 1: of another row, over one
+    split of them. 2: of any row, over the query's picks.
     """
     program = tl.program_id(0)
     heads = tl.program_id(1) * BLOCK_M + tl.arange(0, BLOCK_M)
@@ -141,6 +146,10 @@ def latent_kernel(
     LEFT_OUT: tl.constexpr = MOST if KIND == 0 else 0
     if (mine >= count) | (count <= LEFT_OUT):
         return
+    if KIND == 0:
+        expanded = is_expanded(count, length, LATENT_DIM, KEY_DIM, VALUE_DIM, FEWEST)
+        if expanded:
+            return
     place = length - count + mine
     token = (first + mine).to(tl.int64)
     begin = place * 0
@@ -191,45 +200,6 @@ def latent_kernel(
         tl.store(out + (token * HEADS + heads)[:, None] * LATENT_DIM + latent[None, :], mean, mask=there)
 
 
-@triton.jit(do_not_specialize=["queries", "splits"], do_not_specialize_on_alignment=["starts", "lengths"])
-def latent_merge_kernel(
-    sums_in,
-    tops_in,
-    starts,
-    lengths,
-    out,
-    queries,
-    splits,
-    HEADS: tl.constexpr,
-    LATENT_DIM: tl.constexpr,
-    BLOCK_L: tl.constexpr,
-    SPLIT: tl.constexpr,
-    SPLITS: tl.constexpr,
-    MOST: tl.constexpr,
-):
-    """Put the splits of one query and head together. Sums are always of `SPLITS` terms, so their order is the same."""
-    row = tl.program_id(0) // queries
-    query = tl.program_id(0) % queries
-    head = tl.program_id(1)
-    first = tl.load(starts + row)
-    count = tl.load(starts + row + 1) - first
-    if (count > MOST) | (query >= count):
-        return
-    length = tl.load(lengths + row)
-    split = tl.arange(0, SPLITS)
-    made = split * split_size(length, SPLIT, SPLITS) < length
-    latent = tl.arange(0, BLOCK_L)
-    real = latent < LATENT_DIM
-    part = ((row * queries + query).to(tl.int64) * HEADS + head) * splits + split
-    tops = tl.load(tops_in + part * 2, mask=made, other=float("-inf"))
-    totals = tl.load(tops_in + part * 2 + 1, mask=made, other=0)
-    parts = tl.load(sums_in + part[:, None] * LATENT_DIM + latent[None, :], mask=made[:, None] & real[None, :], other=0)
-    weights = tl.exp2(tops - tl.max(tops, 0))
-    mean = tl.sum(parts * weights[:, None], 0) / tl.sum(totals * weights, 0)
-    at = ((first + query).to(tl.int64) * HEADS + head) * LATENT_DIM + latent
-    tl.store(out + at, cast(mean, out.dtype.element_ty), mask=real)
-
-
 @launch(
     "Tensor q, Tensor q_rope, Tensor kv, Tensor tables, Tensor starts, Tensor lengths, Tensor? picked, "
     "Tensor(a!) out, Tensor(b!) sums, Tensor(c!) tops, float scale, bool many, int queries, int longest, int[] form"
@@ -258,7 +228,8 @@ def launch_latent(
         kv: `(blocks, block_size, latent_dim + rope_dim)`.
         picked: `(tokens, picks)` int32, -1 for none; None: all positions.
         sums, tops: Memory to work in, as `memory` gives it.
-        many, queries, longest: As in `Work`, for rows of up to `FEW` tokens.
+        many: Whether some row with more than `FEW` tokens is not expanded.
+        queries, longest: As in `Work`, for rows of up to `FEW` tokens.
     """
     f, rows = LatentForm(*form), lengths.shape[0]
     splits = f.splits_of(longest) if longest else 1
@@ -285,6 +256,9 @@ def launch_latent(
             FLOAT8=f.float8,
             BLOCK_M=f.m,
             BLOCK_N=f.n,
+            KEY_DIM=f.key_dim,
+            VALUE_DIM=f.value_dim,
+            FEWEST=f.fewest,
             num_warps=f.warps,
             num_stages=f.stages,
             **same,

@@ -23,6 +23,12 @@ class LatentForm(NamedTuple):
         m, n: Queries times heads, and keys, of a tile.
         split: Fewest keys of a split of a row, a multiple of `n`.
         splits: Most splits, a power of two.
+        key_width, value_width: Sizes of a head's keys that are not rotated, and values, as powers of two.
+        wide_m, wide_n, wide_warps, wide_stages: Queries and keys of a tile of the expanded form, and as Triton takes
+            them.
+        fewest: Fewest new tokens of rows that are expanded.
+        piece: Positions that are expanded at once.
+        stored: Tokens that one program copies.
     """
 
     heads: int
@@ -38,6 +44,17 @@ class LatentForm(NamedTuple):
     stages: int
     split: int
     splits: int
+    key_dim: int
+    value_dim: int
+    key_width: int
+    value_width: int
+    wide_m: int
+    wide_n: int
+    wide_warps: int
+    wide_stages: int
+    fewest: int
+    piece: int
+    stored: int
 
     def splits_of(self, length: int) -> int:
         """Return how many splits rows of up to `length` tokens have at most."""
@@ -47,8 +64,8 @@ class LatentForm(NamedTuple):
 def form_of(site: LatentSite, ctx: AttentionContext) -> LatentForm:
     """Return the form of a layer."""
     table = tiles(ctx.device)
-    width = power_of_two(site.latent_dim) * ctx.dtype.itemsize
-    tile = next((one for one in table["attend"] if width <= one["bytes"]), table["attend"][-1])
+    tile = _fitting(table["attend"], power_of_two(site.latent_dim) * ctx.dtype.itemsize)
+    wide = _fitting(table["expand"], power_of_two(max(site.key_dim, site.value_dim)) * ctx.dtype.itemsize)
     return LatentForm(
         heads=site.num_heads,
         latent_dim=site.latent_dim,
@@ -63,7 +80,23 @@ def form_of(site: LatentSite, ctx: AttentionContext) -> LatentForm:
         stages=tile["stages"],
         split=table["split"],
         splits=table["splits"],
+        key_dim=site.key_dim,
+        value_dim=site.value_dim,
+        key_width=max(16, power_of_two(site.key_dim)),
+        value_width=max(16, power_of_two(site.value_dim)),
+        wide_m=wide["m"],
+        wide_n=wide["n"],
+        wide_warps=wide["warps"],
+        wide_stages=wide["stages"],
+        fewest=max(FEW + 1, table["fewest"]),
+        piece=table["piece"],
+        stored=table["stored"],
     )
+
+
+def _fitting(entries: list[dict[str, int]], row_bytes: int) -> dict[str, int]:
+    """Return the first entry for rows of so many bytes; the last is for all larger ones."""
+    return next((one for one in entries if row_bytes <= one["bytes"]), entries[-1])
 
 
 def tiles(device: torch.device) -> dict:  # type: ignore[type-arg]

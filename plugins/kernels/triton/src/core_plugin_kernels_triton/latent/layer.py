@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -11,6 +12,7 @@ from core.api.attention import AttentionContext, KVLayout, LatentSite
 from core_plugin_kernels_triton.attention.form import FLOAT8
 from core_plugin_kernels_triton.attention.plan import TritonPlan
 from core_plugin_kernels_triton.latent.attend import launch_latent, memory
+from core_plugin_kernels_triton.latent.expand import attend_expanded, expanded_rows
 from core_plugin_kernels_triton.latent.form import FEW, form_of
 from core_plugin_kernels_triton.latent.store import store_rows
 
@@ -23,7 +25,7 @@ def layout(width: int, ctx: AttentionContext) -> KVLayout:
 
 
 class TritonLatent:
-    """Latent attention of one layer. Prompts are computed in the absorbed form, too."""
+    """Latent attention of one layer: absorbed, and of prompts expanded where that is less work."""
 
     def __init__(self, site: LatentSite, ctx: AttentionContext) -> None:
         self._site, self._form = site, form_of(site, ctx)
@@ -48,14 +50,53 @@ class TritonLatent:
         return self._run(q, q_rope, kv, plan, picked.contiguous())
 
     def _run(self, q: Tensor, q_rope: Tensor, kv: Tensor, plan: TritonPlan, picked: Tensor | None) -> Tensor:
+        out = q.new_empty(len(q), self._site.num_heads, self._site.value_dim)
+        q, q_rope = (one if one.stride(2) == 1 else one.contiguous() for one in (q, q_rope))
+        expanded = np.zeros(0, np.int64) if picked is not None else self._expanded(plan)
+        for row in expanded.tolist():
+            first, count, length = int(plan.firsts[row]), int(plan.counts[row]), int(plan.seq_lens[row])
+            up, scale = (self._key, self._value), self._site.scale * LOG2_E
+            attend_expanded(q, q_rope, *up, kv, plan.tables[row], out, (first, count, length), scale, self._form)
+        spans = _between(plan, expanded, len(q))
+        if spans:
+            self._absorbed(q, q_rope, kv, plan, picked, out, spans, len(expanded))
+        return out.flatten(1)
+
+    def _expanded(self, plan: TritonPlan) -> np.ndarray:
+        """Return the rows that are expanded."""
+        if not plan.work(FEW).many:
+            return np.zeros(0, np.int64)
+        return expanded_rows(plan.counts, plan.seq_lens, self._form)
+
+    def _absorbed(
+        self,
+        q: Tensor,
+        q_rope: Tensor,
+        kv: Tensor,
+        plan: TritonPlan,
+        picked: Tensor | None,
+        out: Tensor,
+        spans: list[slice],
+        expanded: int,
+    ) -> None:
+        """Attend with the tokens of `spans`, which are those of all rows but the `expanded` ones."""
         site, form = self._site, self._form
-        if not len(q):
-            return q.new_empty(0, site.num_heads * site.value_dim)
-        moved = torch.bmm(q.transpose(0, 1), self._key).transpose(0, 1)
-        q_rope = q_rope if q_rope.stride(2) == 1 else q_rope.contiguous()
+        moved = q.new_empty(site.num_heads, len(q), site.latent_dim)
+        for span in spans:
+            moved[:, span] = torch.bmm(q[span].transpose(0, 1), self._key)
+        moved = moved.transpose(0, 1)
         found = q.new_empty(len(q), site.num_heads, site.latent_dim)
-        many, queries, longest = plan.work(FEW)
+        _, queries, longest = plan.work(FEW)
+        many = bool((plan.counts > FEW).sum() > expanded)
         parts = memory(q, 0 if picked is not None else queries * len(plan.lengths), longest, form)
         where = (plan.tables, plan.starts, plan.lengths, picked, found)
         launch_latent(moved, q_rope, kv, *where, *parts, site.scale * LOG2_E, many, queries, longest, form)
-        return torch.bmm(found.transpose(0, 1), self._value).transpose(0, 1).flatten(1)
+        for span in spans:
+            out[span] = torch.bmm(found[span].transpose(0, 1), self._value).transpose(0, 1)
+
+
+def _between(plan: TritonPlan, rows: np.ndarray, tokens: int) -> list[slice]:
+    """Return the tokens of a step that belong to none of these rows, which are in order."""
+    begins = [0, *(plan.firsts[rows] + plan.counts[rows]).tolist()]
+    ends = [*plan.firsts[rows].tolist(), tokens]
+    return [slice(begin, end) for begin, end in zip(begins, ends, strict=True) if begin < end]

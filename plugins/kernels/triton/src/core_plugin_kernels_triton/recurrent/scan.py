@@ -1,7 +1,12 @@
-"""Scans of channels; forms as in `core.ops.recurrent`. A program has some channels of one row, token by token."""
+"""Scans of channels; forms as in `core.ops.recurrent`. A program has some channels of one row.
+
+A state space goes token by token in rows of few tokens, else by chunks: a token is a function `h -> kept * h + found`
+of each number of the state, and what the tokens up to each one of a chunk do together is an associative scan of these.
+"""
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 import triton
 import triton.language as tl
@@ -33,14 +38,15 @@ def scan_kernel(
     b_token,
     c_token,
     slot_stride,
+    FEWEST: tl.constexpr,
     BLOCK: tl.constexpr,
     STATE: tl.constexpr,
 ):
-    """Run the state space of `BLOCK` channels, each of `state_dim <= STATE` numbers."""
+    """Run the state space of `BLOCK` channels, each of `state_dim <= STATE` numbers, in rows of less than `FEWEST`."""
     row = tl.program_id(0)
     first = tl.load(starts + row)
     end = tl.load(starts + row + 1)
-    if first == end:
+    if (first == end) | (end - first >= FEWEST):
         return
     channel = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     place = tl.arange(0, STATE)
@@ -61,6 +67,73 @@ def scan_kernel(
         h = tl.exp(delta[:, None] * rate) * h + (delta * given)[:, None] * into[None, :]
         found = tl.sum(h * from_it[None, :], 1)
         tl.store(out + token * channels + channel, cast(found, out.dtype.element_ty), mask=real)
+    tl.store(state, cast(h, memory.dtype.element_ty), mask=there)
+
+
+@triton.jit
+def both(kept, found, kept_then, found_then):
+    """Return what two steps of `h -> kept * h + found` do, one after the other."""
+    return kept * kept_then, found * kept_then + found_then
+
+
+@triton.jit(do_not_specialize_on_alignment=["slots", "fresh", "starts"])
+def chunk_kernel(
+    x,
+    step,
+    a,
+    b,
+    c,
+    out,
+    memory,
+    slots,
+    fresh,
+    starts,
+    channels,
+    state_dim,
+    x_token,
+    step_token,
+    b_token,
+    c_token,
+    slot_stride,
+    FEWEST: tl.constexpr,
+    CHUNK: tl.constexpr,
+    BLOCK: tl.constexpr,
+    STATE: tl.constexpr,
+):
+    """Run the same, `CHUNK` tokens at once, in rows of `FEWEST` and more."""
+    row = tl.program_id(0)
+    first = tl.load(starts + row)
+    count = tl.load(starts + row + 1) - first
+    if count < FEWEST:
+        return
+    channel = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    place = tl.arange(0, STATE)
+    line = tl.arange(0, CHUNK)
+    real = channel < channels
+    held = place < state_dim
+    there = real[:, None] & held[None, :]
+    at = channel[:, None] * state_dim + place[None, :]
+    state = memory + tl.load(slots + row) * slot_stride + at
+    known = tl.load(fresh + row + channel * 0) == 0
+    h = cast(tl.load(state, mask=there & known[:, None], other=0.0), tl.float32)
+    rate = cast(tl.load(a + at, mask=there, other=0.0), tl.float32)
+    for begin in range(0, count, CHUNK):
+        live = begin + line < count
+        token = (first + begin + line).to(tl.int64)[:, None]
+        mine = live[:, None] & real[None, :]
+        delta = cast(tl.load(step + token * step_token + channel[None, :], mask=mine, other=0.0), tl.float32)
+        given = cast(tl.load(x + token * x_token + channel[None, :], mask=mine, other=0.0), tl.float32)
+        shared = live[:, None] & held[None, :]
+        into = cast(tl.load(b + token * b_token + place[None, :], mask=shared, other=0.0), tl.float32)
+        from_it = cast(tl.load(c + token * c_token + place[None, :], mask=shared, other=0.0), tl.float32)
+        # Behind the row's last token a step is 0: everything is kept, and nothing comes.
+        kept = tl.exp(delta[:, :, None] * rate[None, :, :])
+        found = (delta * given)[:, :, None] * into[:, None, :]
+        kept, found = tl.associative_scan((kept, found), 0, both)
+        states = kept * h[None, :, :] + found
+        given = tl.sum(states * from_it[:, None, :], 2)
+        tl.store(out + token * channels + channel[None, :], cast(given, out.dtype.element_ty), mask=mine)
+        h = tl.sum(tl.where((line == CHUNK - 1)[:, None, None], states, 0.0), 0)
     tl.store(state, cast(h, memory.dtype.element_ty), mask=there)
 
 
@@ -91,13 +164,15 @@ def selective_scan(x: Tensor, step: Tensor, a: Tensor, b: Tensor, c: Tensor, sta
     """Run a state space of a diagonal for each channel: `x (T, channels)` -> `(T, channels)`."""
     out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     if out.numel():
-        launch_scan(dense(x), dense(step), a.contiguous(), dense(b), dense(c), out, *on_device(state))
+        counts, fewest = np.diff(state.rows.starts), tiles(x.device)["scan"]["fewest"]
+        which = bool((counts < fewest).any()), bool((counts >= fewest).any())
+        launch_scan(dense(x), dense(step), a.contiguous(), dense(b), dense(c), out, *on_device(state), *which)
     return out
 
 
 @launch(
     "Tensor x, Tensor step, Tensor a, Tensor b, Tensor c, Tensor(a!) out, Tensor(b!) memory, Tensor slots, "
-    "Tensor fresh, Tensor starts"
+    "Tensor fresh, Tensor starts, bool short, bool long"
 )
 def launch_scan(
     x: Tensor,
@@ -110,18 +185,27 @@ def launch_scan(
     slots: Tensor,
     fresh: Tensor,
     starts: Tensor,
+    short: bool,
+    long: bool,
 ) -> None:
-    """Write what tokens find to `out`, and the states."""
+    """Write what tokens find to `out`, and the states.
+
+    Args:
+        short: Whether some row has so few tokens that it goes token by token.
+        long: Whether some row has more.
+    """
     channels, state_dim = a.shape
-    width = power_of_two(state_dim)
-    block = min(power_of_two(channels), max(1, tiles(x.device)["scan"]["tile"] // width))
-    scan_kernel[slots.shape[0], -(-channels // block)](
-        *(x, step, a, b, c, out, memory, slots, fresh, starts, channels, state_dim),
-        *(x.stride(0), step.stride(0), b.stride(0), c.stride(0), memory.stride(0)),
-        BLOCK=block,
-        STATE=width,
-        num_warps=4,
-    )
+    width, table = power_of_two(state_dim), tiles(x.device)["scan"]
+    given = (x, step, a, b, c, out, memory, slots, fresh, starts, channels, state_dim)
+    strides = (x.stride(0), step.stride(0), b.stride(0), c.stride(0), memory.stride(0))
+    same = {"FEWEST": table["fewest"], "STATE": width, "num_warps": 4}
+    if short:
+        block = min(power_of_two(channels), max(1, table["tile"] // width))
+        scan_kernel[slots.shape[0], -(-channels // block)](*given, *strides, BLOCK=block, **same)
+    if long:
+        chunk = table["chunk"]
+        block = min(power_of_two(channels), max(1, table["chunked"] // (chunk * width)))
+        chunk_kernel[slots.shape[0], -(-channels // block)](*given, *strides, CHUNK=chunk, BLOCK=block, **same)
 
 
 def gated_recurrence(x: Tensor, decay: Tensor, state: State) -> Tensor:

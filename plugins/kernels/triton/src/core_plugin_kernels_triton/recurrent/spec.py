@@ -33,5 +33,5 @@ LINEAR_ATTENTION = _kernel(
     "Linear attention and delta rule, prompts by chunks",
     {"key_dim": DimRule(most=256)},
 )
-SELECTIVE_SCAN = _kernel("selective_scan", "scan", "Mamba's scan", {"state_dim": DimRule(most=256)})
+SELECTIVE_SCAN = _kernel("selective_scan", "scan", "Mamba's scan, prompts by chunks", {"state_dim": DimRule(most=256)})
 GATED_RECURRENCE = _kernel("gated_recurrence", "scan", "Decaying sums of channels")
