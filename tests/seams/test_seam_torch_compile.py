@@ -16,7 +16,7 @@ from core_plugin_torch_compile.sources import key_of
 from core_plugin_torch_compile.store import Store
 
 from core import LLM, SamplingParams
-from core.api.attention import AttentionSite
+from core.api.attention import AttentionSite, Rotation
 
 ENGINE = {
     "dtype": "float32",
@@ -157,6 +157,35 @@ def test_a_piece_reaches_from_one_attention_to_the_next(monkeypatch):
     assert len(calls) == 4 and not any("core_torch_compile" in one for piece in calls for one in piece)
     assert "embedding" in calls[0] and "relu" not in calls[0] and "matmul" not in calls[3]
     assert all("relu" in one and "matmul" in one for one in calls[1:3])
+
+
+class Turning(Attention):
+    """A layer that rotates while it stores."""
+
+    def write_rotated(self, q, k, v, rotation, kv, plan):
+        turn = rotation.table[rotation.positions, None, :4]
+        kv[: len(k)] = k * turn + v
+        return q * turn - float(rotation.interleaved)
+
+
+def test_layers_that_rotate_while_they_store_are_cut_out_like_all_attention():
+    def call(block, x, step):
+        q = (x @ block.model.weights[block.number]).view(-1, 2, 4)
+        rotation = Rotation(step.positions, torch.linspace(0, 1, 64).view(8, 8), True)
+        q = block.model.attention.write_rotated(q, q, q, rotation, block.kv, step.plans[0])
+        return x + torch.relu(block.model.attention.forward(q, block.kv, step.plans[0]))
+
+    def turning(**options):
+        model = Toy({}, SITE)
+        model.attention = core_layer(SITE, Turning(), options) or Turning()
+        model.blocks = [type("Turned", (Block,), {"__call__": call})(model, number) for number in range(3)]
+        core_model_loaded(model, INFO, options)
+        return model
+
+    model, plain = turning(backend="eager", cache=False), turning()
+    for tokens in (5, 1, 7):
+        torch.testing.assert_close(model.forward(step_of(tokens)), plain.forward(step_of(tokens)))
+    assert model.forward.graphs == 8 and model.attention.steps == plain.attention.steps == 9
 
 
 def test_each_step_is_attended_by_its_own_plans():
