@@ -126,10 +126,11 @@ class RouteRegistry(Protocol):
         """
         ...
 
-    def dialect(self, dialect: Dialect, *, header: str | None = None) -> None:
+    def dialect(self, dialect: Dialect, *, place: str | None = None, header: str | None = None) -> None:
         """Say how errors of all paths of this plugin look, those of the key check included; else as OpenAI's.
 
         Args:
+            place: One of these paths: it is said of that alone, and what lies below it.
             header: Name of a header: to clients that send it, errors look so on paths without a dialect of their own.
         """
         ...

@@ -92,9 +92,11 @@ class TextRequest(AnswerRequest):
 
     Attributes:
         prompt: A text, or token ids.
+        only_prompt: Nothing is added: the prompt is computed, so that it is cached and, if that is asked for, scored.
     """
 
     prompt: str | Sequence[int]
+    only_prompt: bool = False
 
 
 @dataclass(slots=True)
@@ -143,12 +145,14 @@ class TokenScore:
     """A token and its log-probability.
 
     Attributes:
+        id: Its id.
         token: Its own text, in which U+FFFD stands for bytes that are no whole character.
         bytes: The bytes that it adds to the text.
         logprob: Natural logarithm of its probability.
         top: The most likely tokens in its place, best first.
     """
 
+    id: int
     token: str
     bytes: Sequence[int]
     logprob: float
@@ -189,6 +193,8 @@ class Answer(Protocol):
         usage: Grows while it runs.
         fitted: Its limit of tokens was lowered to what the model's length leaves.
         timings: Up to now.
+        prompt_scores: Of the prompt's tokens, once anything has come, where `sampling` asks for `prompt_logprobs`; None
+            stands for the first token's.
     """
 
     @property
@@ -202,6 +208,9 @@ class Answer(Protocol):
 
     @property
     def timings(self) -> Timings: ...
+
+    @property
+    def prompt_scores(self) -> Sequence[TokenScore | None]: ...
 
     def call_id(self, name: str, number: int) -> str:
         """Return the id of the answer's `number`-th call, of a function, as the model's format writes them."""

@@ -47,12 +47,16 @@ def chat_logprobs(
 
 
 def _chat_entry(chosen: int, position: Position, tokens: ShownTokens, top: int) -> dict[str, Any]:
-    likely = sorted(((token, entry) for token, entry in position.items() if entry.rank is not None), key=_likelihood)
-    best = [*likely[:top], *((token, entry) for token, entry in position.items() if entry.rank is None)]
     return {
         **_chat_token(chosen, position[chosen], tokens),
-        "top_logprobs": [_chat_token(token, entry, tokens) for token, entry in best],
+        "top_logprobs": [_chat_token(token, position[token], tokens) for token in likeliest(position, top)],
     }
+
+
+def likeliest(position: Position, top: int) -> list[int]:
+    """Return the `top` most likely tokens of a position, and those that were asked for behind them."""
+    ranked = sorted(((token, entry) for token, entry in position.items() if entry.rank is not None), key=_likelihood)
+    return [token for token, _ in ranked[:top]] + [token for token, entry in position.items() if entry.rank is None]
 
 
 def _likelihood(item: tuple[int, Logprob]) -> float:

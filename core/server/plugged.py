@@ -200,9 +200,16 @@ class PluginRoutes:
         summary = f"{media_type} of {self.name}, for everybody"
         self.table.put(PluggedRoute(self.owner, "GET", path, asset, summary, public=True, optional=optional))
 
-    def dialect(self, dialect: Dialect, *, header: str | None = None) -> None:
-        """Say how errors look under the plugin's paths; of `/` alone they look as everywhere."""
-        self.table.dialects |= dict.fromkeys(self._places(), (self.owner, dialect))
+    def dialect(self, dialect: Dialect, *, place: str | None = None, header: str | None = None) -> None:
+        """Say how errors look under the plugin's paths; of `/` alone they look as everywhere.
+
+        Raises:
+            PluginError: CORE-P130, `place` is none of these paths.
+        """
+        if place is not None:
+            self._check("any", place)
+        places = self._places() if place is None else (place,)
+        self.table.dialects |= dict.fromkeys(places, (self.owner, dialect))
         if header is not None:
             self.table.client_dialects[header.lower().encode()] = (self.owner, dialect)
 

@@ -15,12 +15,13 @@ from core.frontend.answering.chat import ChatAnswer
 from core.frontend.answering.parsing import thinking_switches
 from core.frontend.answering.reader import AnswerReader
 from core.frontend.conversation import Conversation
+from core.frontend.prompts import PromptIds, check_ids, prompt_ids
 from core.frontend.request import GenerationRequest, sampling_params, spelling
 from core.frontend.results import CompletionOutput, RequestOutput
 from core.server.caller import caller_of
 from core.server.entry import as_asked, open_chat, open_generation, within
 from core.server.generation import Generation, new_id
-from core.server.logprobs import ShownTokens, chat_logprobs
+from core.server.logprobs import LOWEST, Position, ShownTokens, likeliest
 from core.server.state import ServerState
 
 
@@ -36,6 +37,7 @@ class ServedAnswer:
     generation: Generation
     chat: ChatAnswer | None
     fitted: bool
+    _prompt: RequestOutput | None = None
     _readers: dict[int, AnswerReader] = field(default_factory=dict)
     _tokens: ShownTokens | None = None
 
@@ -55,6 +57,15 @@ class ServedAnswer:
         found = self.generation.timings()
         return Timings(found["first_token_seconds"], found["total_seconds"])
 
+    @property
+    def prompt_scores(self) -> list[Score | None]:
+        """Of the prompt's tokens, as far as they were asked for."""
+        if self._prompt is None or self._prompt.prompt_logprobs is None:
+            return []
+        scored = zip(self._prompt.prompt_token_ids, self._prompt.prompt_logprobs, strict=True)
+        top = self.generation.params.prompt_logprobs or 0
+        return [None if position is None else self._scored([token], [position], top)[0] for token, position in scored]
+
     def call_id(self, name: str, number: int) -> str:
         """Return the id of a call. Raises `TypeError`: there are none without a parser."""
         if self.chat is None:
@@ -65,14 +76,19 @@ class ServedAnswer:
         """Generate, and give everything to `take`. Raises `RequestError`, and what `take` and `more` raise."""
 
         def given(_: int, output: RequestOutput) -> bool:
+            if output.prompt_logprobs is not None:
+                self._prompt = output
             return take([self._delta(sequence) for sequence in output.outputs])
 
         await self.generation.run(given, more)
 
     def _delta(self, sequence: CompletionOutput) -> Delta:
         reason = sequence.finish_reason
+        if self.generation.prompt_only:
+            return Delta(sequence.index, (), (), None if reason is None else Finish("length"))
         finish = None if reason is None else Finish(reason, sequence.stop_reason)
-        scores = self._scores(sequence) if sequence.logprobs else ()
+        top = self.generation.params.logprobs or 0
+        scores = self._scored(sequence.token_ids, sequence.logprobs, top) if sequence.logprobs else ()
         return Delta(sequence.index, self._read(sequence), sequence.token_ids, finish, scores)
 
     def _read(self, sequence: CompletionOutput) -> Sequence[ParseEvent]:
@@ -83,17 +99,20 @@ class ServedAnswer:
             reader = self._readers[sequence.index] = self.chat.reader()
         return reader.read(sequence)
 
-    def _scores(self, sequence: CompletionOutput) -> list[Score]:
-        params = self.generation.params
+    def _scored(self, ids: Sequence[int], positions: Sequence[Position], top: int) -> list[Score]:
         if self._tokens is None:
-            tokenizer = self.generation.state.llm.tokenizer
-            self._tokens = ShownTokens(tokenizer, skip_special=params.skip_special_tokens)
-        entries = chat_logprobs(sequence.token_ids, sequence.logprobs or (), self._tokens, params.logprobs or 0)
-        return [_score(entry, [_score(one) for one in entry["top_logprobs"]]) for entry in entries]
+            state, params = self.generation.state, self.generation.params
+            self._tokens = ShownTokens(state.llm.tokenizer, skip_special=params.skip_special_tokens)
+        tokens = self._tokens
+        return [
+            _score(token, position, tokens, [_score(one, position, tokens) for one in likeliest(position, top)])
+            for token, position in zip(ids, positions, strict=True)
+        ]
 
 
-def _score(entry: dict[str, Any], top: list[Score] | None = None) -> Score:
-    return Score(entry["token"], entry["bytes"], entry["logprob"], top or ())
+def _score(token: int, position: Position, tokens: ShownTokens, top: Sequence[Score] = ()) -> Score:
+    entry = position[token]
+    return Score(token, tokens.name(token, entry), tokens.bytes(token), max(entry.logprob, LOWEST), top)
 
 
 async def open_answer(asked: ChatRequest | TextRequest, state: ServerState, prefix: str) -> ServedAnswer:
@@ -102,10 +121,14 @@ async def open_answer(asked: ChatRequest | TextRequest, state: ServerState, pref
         wanted = chat_request(asked, state)
         chat = await open_chat(state, wanted, new_id(prefix), settle=within if asked.fitted else as_asked)
         return ServedAnswer(chat.generation, chat.answer, chat.generation.params is not chat.answer.params)
-    params, prompt = _params(asked, state), asked.prompt
-    ids = await state.tokenize(prompt) if isinstance(prompt, str) else list(prompt)
+    params, prompt = _params(asked, state, **({"max_tokens": 1} if asked.only_prompt else {})), asked.prompt
+    if isinstance(prompt, str):
+        ids = prompt_ids(await state.tokenize(prompt))
+    else:
+        check_ids(prompt, state.llm.tokenizer.vocab_size, asked.names.get("prompt", "prompt"))
+        ids = prompt_ids(prompt)
     most = within(params, state.llm.max_model_len - len(ids)) if asked.fitted else params
-    generation = open_generation(state, [_request(asked, ids, most)], new_id(prefix))
+    generation = open_generation(state, [_request(asked, ids, most)], new_id(prefix), prompt_only=asked.only_prompt)
     return ServedAnswer(generation, None, most is not params)
 
 
@@ -126,8 +149,8 @@ def chat_request(asked: ChatRequest, state: ServerState) -> GenerationRequest:
     return _request(asked, chat, params)
 
 
-def _params(asked: AnswerRequest, state: ServerState) -> SamplingParams:
-    fields = dict(asked.sampling)
+def _params(asked: AnswerRequest, state: ServerState, **changes: Any) -> SamplingParams:
+    fields = {**asked.sampling, **changes}
     if asked.structured is not None:
         fields["grammar"] = _grammar(asked.structured, asked.names)
     with spelling(asked.names):
@@ -140,7 +163,7 @@ def _grammar(structured: Mapping[str, Any], names: Mapping[str, str]) -> Grammar
     return structured_output(structured, param=names.get("structured", "structured"))
 
 
-def _request(asked: AnswerRequest, prompt: Conversation | list[int], params: SamplingParams) -> GenerationRequest:
+def _request(asked: AnswerRequest, prompt: Conversation | PromptIds, params: SamplingParams) -> GenerationRequest:
     return GenerationRequest(
         prompt=prompt,
         params=params,

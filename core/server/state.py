@@ -153,9 +153,9 @@ class ServerState:
 
     def dialect(self, path: str, headers: Iterable[tuple[bytes, bytes]] = ()) -> Dialect:
         """Return how errors of a path are said, to a client with these headers."""
-        for mount, dialect in self.mounted_dialects.items():
-            if below(path, mount):
-                return dialect
+        places = [place for place in self.mounted_dialects if below(path, place)]
+        if places:
+            return self.mounted_dialects[max(places, key=len)]
         known = (self.client_dialects.get(name) for name, _ in headers)
         return next((dialect for dialect in known if dialect is not None), OPENAI)
 

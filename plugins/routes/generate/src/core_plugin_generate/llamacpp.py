@@ -6,15 +6,15 @@ import asyncio
 import json
 import re
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Iterator, Mapping
-from contextlib import aclosing
+from collections.abc import Iterator, Sequence
 from types import MappingProxyType
 from typing import Annotated, Any
 
-from core.api import RequestError, token_bytes
-from core.api.routes import EngineClient, RouteRequest, RouteResponse
+from core.api import Answer, Delta, EngineClient, Outlet, Reply, RequestError, RouteRequest, RouteResponse, Timings
+from core.api import TokenScore as Score
+from core_plugin_generate.events import event
 from core_plugin_generate.fields import MAX_PROMPTS, Body, read, refuse, token_ids, up_to
-from core_plugin_generate.run import Answer, Pair, Prompt, check_length, prompt_of, run
+from core_plugin_generate.run import Growing, Prompt, check_length, opened, prompt_of, run
 
 _SAMPLERS = "this sampler is not available; use temperature, top_k, top_p and min_p"
 _REFUSED = MappingProxyType(
@@ -40,9 +40,19 @@ _SAME_NAME = (
     "presence_penalty",
     "frequency_penalty",
     "ignore_eos",
-    "grammar",
-    "json_schema",
 )
+_RENAMED = MappingProxyType(
+    {
+        "n": "n_cmpl",
+        "max_tokens": "n_predict",
+        "repetition_penalty": "repeat_penalty",
+        "logprobs": "n_probs",
+        "structured": "grammar",
+        "structured.json": "json_schema",
+    }
+)
+"""Field of a rule -> llama.cpp's, for errors."""
+
 _BIAS = 100.0
 _MAX_BIASES = 4096
 _LONGEST_BIASED = 256
@@ -88,20 +98,20 @@ class LlamaCpp:
     def __init__(self, client: EngineClient) -> None:
         self._client = client
 
-    async def completion(self, request: RouteRequest) -> RouteResponse:
+    async def completion(self, request: RouteRequest) -> Reply:
         """`POST /completion`."""
         fields = await request.json()
         refuse(fields, _REFUSED)
         body = read(CompletionBody, fields)
-        asked, many = _prompts(body.prompt)
-        wanted = await asyncio.to_thread(self._fields, body)  # texts among the biases are encoded
-        prompts = [await prompt_of(self._client, await self._tokens(one), wanted, body.limit) for one in asked]
-        if body.stream:
-            events = self._events(body, prompts)
-            return RouteResponse(events, media_type="text/event-stream", headers={"cache-control": "no-cache"})
-        answers = await self._whole(body, prompts)
-        one = not many and (body.n_cmpl or 1) == 1
-        return RouteResponse(json.dumps(answers[0] if one else answers).encode())
+        given, many = _prompts(body.prompt)
+        sampling = await asyncio.to_thread(self._sampling, body)  # texts among the biases are encoded
+        asked = {"structured": _structured(body), "names": _RENAMED}
+        prompts = [
+            await prompt_of(self._client, await self._tokens(one), sampling, body.limit, **asked) for one in given
+        ]
+        answers = await opened(self._client, prompts, "completion")
+        records = Records(self._client, body, prompts, answers)
+        return Reply(CompletionJob(records, many=many or (body.n_cmpl or 1) > 1), bool(body.stream))
 
     async def props(self, request: RouteRequest) -> RouteResponse:
         """`GET /props`."""
@@ -119,8 +129,8 @@ class LlamaCpp:
 
     # -- the request -----------------------------------------------------------------------------------------------
 
-    def _fields(self, body: CompletionBody) -> dict[str, Any]:
-        """Return the fields of a completion. Raises `RequestError`."""
+    def _sampling(self, body: CompletionBody) -> dict[str, Any]:
+        """Return sampling parameters by core's names. Raises `RequestError`."""
         if body.typical_p not in (None, 1.0):
             raise RequestError(f"typical_p: {_SAMPLERS}", param="typical_p")
         fields: dict[str, Any] = {name: getattr(body, name) for name in _SAME_NAME}
@@ -129,11 +139,9 @@ class LlamaCpp:
         fields["seed"] = body.seed if body.seed is not None and body.seed >= 0 else None
         fields["logprobs"] = body.n_probs or None
         fields["logit_bias"] = dict(self._biases(body.logit_bias)) or None
-        if body.limit == 0:  # the prompt goes into the cache; of a completion without tokens only the echo is left
-            fields["echo"] = True
-        return {name: value for name, value in fields.items() if value is not None}
+        return fields
 
-    def _biases(self, given: Any) -> Iterator[tuple[str, float]]:
+    def _biases(self, given: Any) -> Iterator[tuple[int, float]]:
         """Yield tokens and what is added to their scores; a text stands for all of its tokens."""
         if not given:
             return
@@ -154,7 +162,7 @@ class LlamaCpp:
             else:
                 tokens = token_ids([int(token) if isinstance(token, str) else token], self._size, "logit_bias")
             for one in tokens:
-                yield str(one), amount
+                yield one, amount
 
     @property
     def _size(self) -> int:
@@ -185,102 +193,133 @@ class LlamaCpp:
             last = place + 1
         return ids + token_ids(prompt[last:], self._size, "prompt")
 
-    # -- the answer ------------------------------------------------------------------------------------------------
 
-    async def _whole(self, body: CompletionBody, prompts: list[Prompt]) -> list[dict[str, Any]]:
-        found: dict[int, dict[str, Any]] = {}
-        async with aclosing(self._results(body, prompts)) as results:
-            async for index, prompt, answer, chunk in results:
-                if chunk:
-                    found[index] = {**self._last(body, prompt, answer, chunk, index)}
-        return [found[index] for index in sorted(found)]
+class Records:
+    """What is told of a request's answers.
 
-    async def _events(self, body: CompletionBody, prompts: list[Prompt]) -> AsyncGenerator[bytes, None]:
-        sent: defaultdict[int, tuple[int, int]] = defaultdict(lambda: (0, 0))
-        begun = False
-        try:
-            async with aclosing(self._results(body, prompts)) as results:
-                async for index, prompt, answer, chunk in results:
-                    text, tokens = sent[index]
-                    sent[index] = (len(answer.text), len(answer.ids))
-                    new = {
-                        "index": index,
-                        "content": answer.text[text:] if body.limit else "",
-                        "tokens": answer.ids[tokens:],
-                        "stop": False,
-                        "id_slot": -1,
-                        "tokens_predicted": len(answer.ids),
-                        "tokens_evaluated": len(prompt.ids),
-                    }
-                    if body.n_probs and answer.logprobs[tokens:]:
-                        new["completion_probabilities"] = self._probabilities(body.n_probs, answer, tokens)
-                    if chunk:
-                        new |= {**self._last(body, prompt, answer, chunk, index), "content": "", "tokens": []}
-                        new.pop("completion_probabilities", None)
-                    yield _event(new)
-                    begun = True
-        except RequestError as error:
-            if not begun:
-                raise
-            yield _event({"error": said(error)})
+    Args:
+        prompts, answers: By the number of the prompt.
+    """
 
-    async def _results(
-        self, body: CompletionBody, prompts: list[Prompt]
-    ) -> AsyncGenerator[tuple[int, Prompt, Answer, Mapping[str, Any]], None]:
-        """Yield number, prompt and answer so far; at an answer's end once more, with the chunk of the figures."""
-        answers: defaultdict[tuple[int, int], Answer] = defaultdict(Answer)
-        count = body.n_cmpl or 1
-        async with aclosing(run(self._client, prompts)) as chunks:
-            async for number, chunk in chunks:
-                for piece in chunk["choices"]:
-                    answer = answers[number, piece["index"]]
-                    answer.take(piece)
-                    yield number * count + piece["index"], prompts[number], answer, {}
-                if "usage" in chunk:
-                    for place in range(count):
-                        yield number * count + place, prompts[number], answers[number, place], chunk
+    def __init__(
+        self, client: EngineClient, body: CompletionBody, prompts: list[Prompt], answers: list[Answer]
+    ) -> None:
+        self.answers = answers
+        self._client, self._body, self._prompts = client, body, prompts
+        self._grown: defaultdict[tuple[int, int], Growing] = defaultdict(Growing)
 
-    def _last(
-        self, body: CompletionBody, prompt: Prompt, answer: Answer, chunk: Mapping[str, Any], index: int
-    ) -> dict[str, Any]:
-        word = answer.stopped_by if isinstance(answer.stopped_by, str) else ""
-        cached = chunk["usage"]["prompt_tokens_details"]["cached_tokens"]
+    def grown(self, number: int, delta: Delta) -> dict[str, Any]:
+        """Take in what is new of a prompt's answer, and return the record of it."""
+        one = self._grown[number, delta.index]
+        text, tokens = len(one.text), len(one.ids)
+        one.take(delta)
+        new = {
+            "index": self._index(number, delta.index),
+            "content": one.text[text:],
+            "tokens": one.ids[tokens:],
+            "stop": False,
+            "id_slot": -1,
+            "tokens_predicted": len(one.ids),
+            "tokens_evaluated": len(self._prompts[number].ids),
+        }
+        if self._body.n_probs and delta.scores:
+            new["completion_probabilities"] = self._probabilities(delta.scores)
+        return new
+
+    def ended(self, number: int) -> list[dict[str, Any]]:
+        """Return the records of a prompt's answers, all of which have ended."""
+        return [self._last(number, index) for index in range(self._body.n_cmpl or 1)]
+
+    def _index(self, number: int, index: int) -> int:
+        return number * (self._body.n_cmpl or 1) + index
+
+    def _last(self, number: int, index: int) -> dict[str, Any]:
+        body, prompt, answer = self._body, self._prompts[number], self.answers[number]
+        one, cached = self._grown[number, index], answer.usage.cached
+        word = one.stopped_by if isinstance(one.stopped_by, str) else ""
         given = body.model_dump(exclude={"prompt", "stream"}, exclude_none=True)
-        content = answer.text if body.limit else ""
-        probabilities = {}
-        if body.n_probs:
-            probabilities["completion_probabilities"] = self._probabilities(body.n_probs, answer, 0)
+        probabilities = {"completion_probabilities": self._probabilities(one.scores)} if body.n_probs else {}
         return {
-            "index": index,
-            "content": content,
-            "tokens": answer.ids if body.return_tokens else [],
+            "index": self._index(number, index),
+            "content": one.text,
+            "tokens": one.ids if body.return_tokens else [],
             "id_slot": -1,
             "stop": True,
             "model": self._client.model_name,
-            "tokens_predicted": len(answer.ids),
+            "tokens_predicted": len(one.ids),
             "tokens_evaluated": len(prompt.ids),
             "generation_settings": {**given, "n_ctx": self._client.max_model_len, "n_predict": prompt.limit},
             "prompt": self._client.tokenizer.decode(prompt.ids, skip_special_tokens=False),
-            "has_new_line": "\n" in content,
+            "has_new_line": "\n" in one.text,
             "truncated": False,
-            "stop_type": "limit" if answer.reason == "length" else "word" if word else "eos",
+            "stop_type": "limit" if one.reason == "length" else "word" if word else "eos",
             "stopping_word": word,
             "tokens_cached": cached,
-            "timings": _timings(len(prompt.ids) - cached, cached, len(answer.ids), chunk["timings"]),
+            "timings": _timings(len(prompt.ids) - cached, cached, len(one.ids), answer.timings),
             **probabilities,
         }
 
-    def _probabilities(self, top: int, answer: Answer, start: int) -> list[dict[str, Any]]:
-        return [
-            {**self._token(pair), "top_logprobs": [self._token(one) for one in likely[:top]]}
-            for pair, likely in zip(answer.logprobs[start:], answer.tops[start:], strict=True)
-        ]
+    def _probabilities(self, scores: Sequence[Score]) -> list[dict[str, Any]]:
+        top = self._body.n_probs or 0
+        return [{**_token(score), "top_logprobs": [_token(best) for best in score.top[:top]]} for score in scores]
 
-    def _token(self, pair: Pair) -> dict[str, Any]:
-        score, token = pair
-        tokenizer = self._client.tokenizer
-        own = b"" if token in tokenizer.special_ids else token_bytes(tokenizer, token)
-        return {"id": token, "token": tokenizer.token(token), "bytes": list(own or b""), "logprob": score}
+
+class CompletionJob:
+    """Answers a request: with its records, or with events of what is new.
+
+    Args:
+        many: There are several answers.
+    """
+
+    def __init__(self, records: Records, *, many: bool) -> None:
+        self._records, self._many = records, many
+
+    async def collect(self) -> bytes:
+        """Return the records as JSON."""
+        found: list[dict[str, Any]] = []
+
+        def ended(number: int) -> bool:
+            found.extend(self._records.ended(number))
+            return True
+
+        def take(number: int, delta: Delta) -> bool:
+            self._records.grown(number, delta)
+            return True
+
+        await run(self._records.answers, take, ended)
+        found.sort(key=lambda record: record["index"])
+        return json.dumps(found if self._many else found[0]).encode()
+
+    async def stream(self, outlet: Outlet) -> None:
+        """Put what is new into an outlet as it comes."""
+
+        def take(number: int, delta: Delta) -> bool:
+            return outlet.put(event(self._records.grown(number, delta)))
+
+        def ended(number: int) -> bool:
+            return outlet.put(b"".join([event(_without_text(record)) for record in self._records.ended(number)]))
+
+        await run(self._records.answers, take, ended, outlet.room)
+
+
+def _without_text(record: dict[str, Any]) -> dict[str, Any]:
+    """Return an answer's last record as a stream has it, whose parts have told the text."""
+    told = {**record, "content": "", "tokens": []}
+    told.pop("completion_probabilities", None)
+    return told
+
+
+def _token(score: Score) -> dict[str, Any]:
+    return {"id": score.id, "token": score.token, "bytes": list(score.bytes), "logprob": score.logprob}
+
+
+def _structured(body: CompletionBody) -> dict[str, Any] | None:
+    """Return what the text must be. Raises `RequestError`."""
+    if body.json_schema is not None and body.grammar:
+        raise RequestError("json_schema cannot be used together with grammar", param="json_schema")
+    if body.json_schema is not None:
+        return {"json": body.json_schema}
+    return {"grammar": body.grammar} if body.grammar else None  # its default in llama.cpp is an empty text
 
 
 def said(error: RequestError) -> dict[str, Any]:
@@ -305,13 +344,9 @@ def _prompts(given: Any) -> tuple[list[Any], bool]:
     return given, True
 
 
-def _event(value: Mapping[str, Any]) -> bytes:
-    return b"data: " + json.dumps(value).encode() + b"\n\n"
-
-
-def _timings(prompt: int, cached: int, predicted: int, seconds: Mapping[str, float]) -> dict[str, Any]:
-    first = seconds["first_token_seconds"]
-    rest = seconds["total_seconds"] - first
+def _timings(prompt: int, cached: int, predicted: int, seconds: Timings) -> dict[str, Any]:
+    first = seconds.first_token
+    rest = seconds.total - first
     return {
         "cache_n": cached,
         "prompt_n": prompt,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from core.api import Dialect, RequestError
-from core.api.routes import EngineClient, RouteRegistry, RouteRequest, RouteResponse
+from core.api import Dialect, EngineClient, Reply, RequestError, RouteRegistry, RouteRequest, RouteResponse
+from core_plugin_generate.events import event
 from core_plugin_generate.llamacpp import LlamaCpp, said
 from core_plugin_generate.sglang import SGLang
 
@@ -19,7 +19,8 @@ class GenerateRoutes:
 
     def declare(self, registry: RouteRegistry) -> None:
         """Declare the routes."""
-        registry.dialect(Dialect(lambda error: {"error": said(error)}))
+        registry.dialect(Dialect(_body, failed=lambda error: event(_body(error))))
+        registry.dialect(Dialect(_body, end=b"data: [DONE]\n\n", failed=_broken), place="/generate")
         registry.add("POST", "/generate", self.generate, summary="SGLang's generation")
         for path in ("/get_model_info", "/model_info"):
             registry.add("GET", path, self.model_info, summary="SGLang's description of the model")
@@ -31,7 +32,7 @@ class GenerateRoutes:
         """Keep the running engine."""
         self._bound = client
 
-    async def generate(self, request: RouteRequest) -> RouteResponse:
+    async def generate(self, request: RouteRequest) -> Reply:
         """`POST /generate`."""
         return await SGLang(self._client).generate(request)
 
@@ -39,7 +40,7 @@ class GenerateRoutes:
         """`GET /get_model_info`."""
         return await SGLang(self._client).about(request)
 
-    async def completion(self, request: RouteRequest) -> RouteResponse:
+    async def completion(self, request: RouteRequest) -> Reply:
         """`POST /completion`."""
         return await LlamaCpp(self._client).completion(request)
 
@@ -52,3 +53,12 @@ class GenerateRoutes:
         if self._bound is None:
             raise RequestError("the engine is not ready yet", status=503)
         return self._bound
+
+
+def _body(error: RequestError) -> dict[str, Any]:
+    return {"error": said(error)}
+
+
+def _broken(error: RequestError) -> bytes:
+    """Return what SGLang's stream ends with where it broke off."""
+    return event({"error": {"message": error.message}})

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from core.api import RequestError
-from core.api.routes import EngineClient
+from core.api import Answer, Delta, EngineClient, RequestError, Text, TextRequest, TokenScore
 
-Chunk = dict[str, Any]
-Pair = tuple[float | None, int]
-"""A log-probability and the token that it is of."""
+Take = Callable[[int, Delta], bool]
+"""Takes what is new of a sequence of the prompt of a number; False: there is no room for more."""
 
-IDS = {"return_token_ids": True, "return_tokens_as_token_ids": True}
-"""Fields that have chunks name tokens by their ids."""
+Ended = Callable[[int], bool]
+"""Told that all of the prompt of a number has come; False: there is no room for more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,66 +22,52 @@ class Prompt:
 
     Attributes:
         ids: Its tokens.
-        fields: Of a completion request, without prompt.
+        request: What the engine is asked.
         limit: Most tokens of the answer.
+        count: How many answers it gets.
     """
 
     ids: list[int]
-    fields: Mapping[str, Any]
+    request: TextRequest
     limit: int
-
-    @property
-    def body(self) -> dict[str, Any]:
-        """The completion request."""
-        return {**self.fields, **IDS, "prompt": self.ids, "max_tokens": self.limit}
+    count: int
 
 
 @dataclass(slots=True)
-class Answer:
+class Growing:
     """One answer to one prompt, growing.
 
     Attributes:
-        logprobs: Of the answer's tokens, as far as they were asked for.
-        tops: The most likely tokens at each of them, best first.
+        scores: Of its tokens, as far as they were asked for.
     """
 
     text: str = ""
     ids: list[int] = field(default_factory=list)
-    logprobs: list[Pair] = field(default_factory=list)
-    tops: list[list[Pair]] = field(default_factory=list)
-    prompt_logprobs: list[Mapping[str, Any] | None] = field(default_factory=list)
+    scores: list[TokenScore] = field(default_factory=list)
     reason: str | None = None
     stopped_by: str | int | None = None
 
-    def take(self, piece: Mapping[str, Any]) -> None:
-        """Add a piece of a chunk."""
-        self.text += piece["text"]
-        self.ids += piece.get("token_ids", ())
-        self.prompt_logprobs = piece.get("prompt_logprobs") or self.prompt_logprobs
-        scores = piece.get("logprobs")
-        if scores:
-            self.logprobs += [
-                (score, _number(name)) for name, score in zip(scores["tokens"], scores["token_logprobs"], strict=True)
-            ]
-            self.tops += [_sorted(top) for top in scores["top_logprobs"]]
-        if piece["finish_reason"] is not None:
-            self.reason, self.stopped_by = piece["finish_reason"], piece.get("stop_reason")
+    def take(self, delta: Delta) -> None:
+        """Add what is new."""
+        self.text += "".join([event.text for event in delta.events if isinstance(event, Text)])
+        self.ids += delta.token_ids
+        self.scores += delta.scores
+        if delta.finish is not None:
+            self.reason, self.stopped_by = delta.finish.reason, delta.finish.stop
 
 
-def _sorted(top: Mapping[str, float] | None) -> list[Pair]:
-    pairs: list[tuple[float, int]] = [(score, _number(name)) for name, score in (top or {}).items()]
-    return [(score, token) for score, token in sorted(pairs, key=lambda pair: -pair[0])]
-
-
-def _number(name: str) -> int:
-    return int(name.removeprefix("token_id:"))
-
-
-async def prompt_of(client: EngineClient, prompt: str | list[int], fields: Mapping[str, Any], limit: int) -> Prompt:
+async def prompt_of(
+    client: EngineClient,
+    prompt: str | list[int],
+    sampling: Mapping[str, Any],
+    limit: int,
+    **asked: Any,
+) -> Prompt:
     """Return a prompt whose answer fits the model's length.
 
     Args:
         limit: Most tokens; -1: as many as fit.
+        asked: Further fields of `TextRequest`.
 
     Raises:
         RequestError: There is no text, or no room for an answer.
@@ -94,7 +77,9 @@ async def prompt_of(client: EngineClient, prompt: str | list[int], fields: Mappi
         raise RequestError("the prompt is empty", param="prompt")
     check_length(client, len(ids))
     room = client.max_model_len - len(ids)
-    return Prompt(list(ids), fields, room if limit < 0 else min(limit, room))
+    most = room if limit < 0 else min(limit, room)
+    request = TextRequest(prompt=ids, sampling={**sampling, "max_tokens": most}, only_prompt=not most, **asked)
+    return Prompt(list(ids), request, most, int(sampling.get("n") or 1))
 
 
 def check_length(client: EngineClient, tokens: int) -> None:
@@ -104,36 +89,45 @@ def check_length(client: EngineClient, tokens: int) -> None:
         raise RequestError(said, param="prompt", code="context_length_exceeded")
 
 
-async def run(client: EngineClient, prompts: Sequence[Prompt]) -> AsyncGenerator[tuple[int, Chunk], None]:
-    """Yield `(number of the prompt, chunk)` as they come; closing it aborts all. Raises `RequestError`."""
-    if len(prompts) == 1:
-        async with aclosing(client.complete(prompts[0].body)) as chunks:
-            async for chunk in chunks:
-                yield 0, chunk
+async def opened(client: EngineClient, prompts: Sequence[Prompt], prefix: str) -> list[Answer]:
+    """Return the answers to prompts, none of which has begun. Raises `RequestError`."""
+    return [await client.open(prompt.request, prefix=prefix) for prompt in prompts]
+
+
+async def run(
+    answers: Sequence[Answer], take: Take, ended: Ended, room: Callable[[], Awaitable[None]] | None = None
+) -> None:
+    """Run answers side by side; one that fails, and the end of whoever waits for this, ends all.
+
+    Args:
+        room: Awaited where `take` or `ended` have returned False.
+
+    Raises:
+        RequestError: As `Answer.run`.
+    """
+    turns = asyncio.Lock()  # one at a time waits for the client
+
+    async def more() -> bool:
+        if room is not None:
+            async with turns:
+                await room()
+        return True
+
+    async def one(number: int) -> None:
+        def given(deltas: Sequence[Delta]) -> bool:
+            room = [take(number, delta) for delta in deltas]  # all of them, whether or not there is room
+            return all(room)
+
+        await answers[number].run(given, more)
+        if not ended(number):
+            await more()
+
+    if len(answers) == 1:
+        await one(0)
         return
-    queue: asyncio.Queue[tuple[int, Chunk | Exception | None]] = asyncio.Queue(maxsize=len(prompts))
-
-    async def pump(number: int) -> None:
-        end: Exception | None = None
-        try:
-            async with aclosing(client.complete(prompts[number].body)) as chunks:
-                async for chunk in chunks:
-                    await queue.put((number, chunk))
-        except Exception as error:
-            end = error
-        await queue.put((number, end))
-
-    tasks = [asyncio.create_task(pump(number)) for number in range(len(prompts))]
+    tasks = [asyncio.create_task(one(number)) for number in range(len(answers))]
     try:
-        left = len(tasks)
-        while left:
-            number, item = await queue.get()
-            if isinstance(item, Exception):
-                raise item
-            if item is None:
-                left -= 1
-            else:
-                yield number, item
+        await asyncio.gather(*tasks)
     finally:
         for task in tasks:
             task.cancel()

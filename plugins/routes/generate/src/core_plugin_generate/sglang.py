@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 import uuid
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Annotated, Any
 
-from core.api import RequestError
-from core.api.routes import EngineClient, RouteRequest, RouteResponse
+from core.api import Answer, Delta, EngineClient, Outlet, Reply, RequestError, RouteRequest, RouteResponse, TokenScore
+from core_plugin_generate.events import event
 from core_plugin_generate.fields import MAX_PROMPTS, Body, read, refuse, token_ids, up_to
-from core_plugin_generate.run import Answer, Pair, Prompt, check_length, prompt_of, run
+from core_plugin_generate.run import Growing, Prompt, check_length, opened, prompt_of, run
 
 DEFAULT_TOKENS = 128
 EACH = up_to(MAX_PROMPTS)
@@ -47,30 +46,38 @@ _NAMES = MappingProxyType(
         "sampling_seed": "seed",
     }
 )
-_SAME_NAME = (
-    "temperature",
-    "top_p",
-    "top_k",
-    "min_p",
-    "stop",
-    "stop_token_ids",
-    "frequency_penalty",
-    "presence_penalty",
-    "repetition_penalty",
-    "ignore_eos",
-    "skip_special_tokens",
-    "logit_bias",
-)
+_OWN = frozenset({"max_new_tokens", *_NAMES})
+"""Fields of `Params` with another name than the sampling parameter's."""
+
 _GRAMMARS = MappingProxyType(
     {"json_schema": "json", "regex": "regex", "ebnf": "grammar", "structural_tag": "structural_tag"}
 )
 
 
+_RENAMED = MappingProxyType({**{ours: theirs for theirs, ours in _NAMES.items()}, "max_tokens": "max_new_tokens"})
+"""Sampling parameter -> SGLang's field, for errors."""
+
+
 class Params(Body):
-    """`sampling_params`, as far as they are not passed on as they are."""
+    """`sampling_params`, but for grammars."""
 
     max_new_tokens: int | None = None
     n: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    stop: str | Annotated[list[str], EACH] | None = None
+    stop_token_ids: Annotated[list[int], EACH] | None = None
+    frequency_penalty: float | None = None
+    presence_penalty: float | None = None
+    repetition_penalty: float | None = None
+    ignore_eos: bool | None = None
+    skip_special_tokens: bool | None = None
+    logit_bias: dict[int, float] | None = None
+    min_new_tokens: int | None = None
+    no_stop_trim: bool | None = None
+    sampling_seed: int | None = None
 
 
 class GenerateBody(Body):
@@ -110,23 +117,16 @@ class SGLang:
     def __init__(self, client: EngineClient) -> None:
         self._client = client
 
-    async def generate(self, request: RouteRequest) -> RouteResponse:
+    async def generate(self, request: RouteRequest) -> Reply:
         """`POST /generate`."""
         fields = await request.json()
         refuse(fields, _REFUSED)
         body = read(GenerateBody, fields)
         prompts, wanted = await self._prompts(body)
-        records = self._records(prompts, wanted)
         many = isinstance(_given(body), list) and (body.input_ids is None or isinstance(body.input_ids[0], list))
-        many = many or _count(prompts[0]) > 1
-        if body.stream:
-            return RouteResponse(_events(records, many), media_type="text/event-stream", headers=_STREAMED)
-        found: dict[int, Any] = {}
-        async with aclosing(records):
-            async for index, record in records:
-                found[index] = record
-        answers = [found[index] for index in sorted(found)]
-        return RouteResponse(json.dumps(answers if many else answers[0]).encode())
+        answers = await opened(self._client, prompts, "generate")
+        records = Records(self._client, prompts, wanted, answers)
+        return Reply(GenerateJob(records, many=many or prompts[0].count > 1), bool(body.stream))
 
     async def about(self, request: RouteRequest) -> RouteResponse:
         """`GET /get_model_info`."""
@@ -148,7 +148,8 @@ class SGLang:
             checked = read(Params, params, where)
             what = self._wanted(body, number, len(inputs), checked)
             ids = one if body.input_ids is None else self._ids(one)
-            prompts.append(await prompt_of(self._client, ids, _fields(params, checked.n, what), what.limit))
+            asked = {"structured": _grammars(params), "names": _RENAMED}
+            prompts.append(await prompt_of(self._client, ids, _sampling(checked, what), what.limit, **asked))
             wanted.append(what)
         return prompts, wanted
 
@@ -168,75 +169,108 @@ class SGLang:
             limit=DEFAULT_TOKENS if params.max_new_tokens is None else max(1, params.max_new_tokens),
         )
 
-    async def _records(
-        self, prompts: list[Prompt], wanted: list[Wanted]
-    ) -> AsyncGenerator[tuple[int, dict[str, Any]], None]:
-        """Yield `(number of the answer, the answer so far)`; one that is complete comes once its figures are known."""
-        answers: defaultdict[tuple[int, int], Answer] = defaultdict(Answer)
-        counts = [_count(prompt) for prompt in prompts]
-        async with aclosing(run(self._client, prompts)) as chunks:
-            async for number, chunk in chunks:
-                base = sum(counts[:number])
-                for piece in chunk["choices"]:
-                    answer = answers[number, piece["index"]]
-                    answer.take(piece)
-                    if answer.reason is None:
-                        yield base + piece["index"], self._record(prompts[number], wanted[number], answer, {})
-                if "usage" in chunk:
-                    for sequence in range(counts[number]):
-                        answer = answers[number, sequence]
-                        yield base + sequence, self._record(prompts[number], wanted[number], answer, chunk)
 
-    def _record(self, prompt: Prompt, wanted: Wanted, answer: Answer, end: Mapping[str, Any]) -> dict[str, Any]:
+class Records:
+    """The records of a request's answers, which tell everything so far.
+
+    Args:
+        prompts, wanted, answers: By the number of the prompt.
+    """
+
+    def __init__(
+        self, client: EngineClient, prompts: list[Prompt], wanted: list[Wanted], answers: list[Answer]
+    ) -> None:
+        self.answers = answers
+        self._client, self._prompts, self._wanted = client, prompts, wanted
+        self._grown: defaultdict[tuple[int, int], Growing] = defaultdict(Growing)
+        counts = [prompt.count for prompt in prompts]
+        self._firsts = [sum(counts[:number]) for number in range(len(counts))]
+
+    def grown(self, number: int, delta: Delta) -> tuple[int, dict[str, Any]] | None:
+        """Take in what is new of a prompt's answer; return its number and record, unless it has ended."""
+        one = self._grown[number, delta.index]
+        one.take(delta)
+        if one.reason is not None:
+            return None  # told once all of the prompt's figures are known
+        return self._firsts[number] + delta.index, self._record(number, one, {})
+
+    def ended(self, number: int) -> list[tuple[int, dict[str, Any]]]:
+        """Return numbers and records of a prompt's answers, all of which have ended."""
+        answer = self.answers[number]
+        end = {"cached_tokens": answer.usage.cached, "e2e_latency": answer.timings.total}
+        places = range(self._prompts[number].count)
+        return [(self._firsts[number] + i, self._record(number, self._grown[number, i], end)) for i in places]
+
+    def _record(self, number: int, one: Growing, end: Mapping[str, Any]) -> dict[str, Any]:
+        prompt, wanted = self._prompts[number], self._wanted[number]
         meta: dict[str, Any] = {
             "id": wanted.id,
-            "finish_reason": _reason(answer, prompt.limit),
+            "finish_reason": _reason(one, prompt.limit),
             "prompt_tokens": len(prompt.ids),
-            "completion_tokens": len(answer.ids),
+            "completion_tokens": len(one.ids),
             "cached_tokens": 0,
+            **end,
         }
-        if end:
-            meta["cached_tokens"] = end["usage"]["prompt_tokens_details"]["cached_tokens"]
-            meta["e2e_latency"] = end["timings"]["total_seconds"]
         if wanted.logprobs:
-            meta |= self._scores(prompt, wanted, answer)
-        return {"text": answer.text, "output_ids": answer.ids, "meta_info": meta}
+            meta |= self._scores(wanted, one, self.answers[number].prompt_scores, prompt.ids)
+        return {"text": one.text, "output_ids": one.ids, "meta_info": meta}
 
-    def _scores(self, prompt: Prompt, wanted: Wanted, answer: Answer) -> dict[str, Any]:
-        def told(pair: Pair) -> list[Any]:
-            score, token = pair
+    def _scores(
+        self, wanted: Wanted, one: Growing, prompt: Sequence[TokenScore | None], ids: list[int]
+    ) -> dict[str, Any]:
+        def told(token: int, score: float | None) -> list[Any]:
             return [score, token, self._client.tokenizer.token(token) if wanted.texts else None]
 
-        found: dict[str, Any] = {"output_token_logprobs": [told(pair) for pair in answer.logprobs]}
+        found: dict[str, Any] = {"output_token_logprobs": [told(score.id, score.logprob) for score in one.scores]}
         if wanted.top:
-            found["output_top_logprobs"] = [[told(pair) for pair in top[: wanted.top]] for top in answer.tops]
+            tops = [score.top[: wanted.top] for score in one.scores]
+            found["output_top_logprobs"] = [[told(best.id, best.logprob) for best in top] for top in tops]
         first = wanted.prompt_from
-        scores = list(zip(answer.prompt_logprobs, prompt.ids))[first:] if first >= 0 else []
-        found["input_token_logprobs"] = [
-            told((None if at is None else at[str(token)]["logprob"], token)) for at, token in scores
-        ]
+        scores = list(zip(ids, prompt))[first:] if first >= 0 else []
+        found["input_token_logprobs"] = [told(token, None if at is None else at.logprob) for token, at in scores]
         return found
 
 
-_STREAMED = MappingProxyType({"cache-control": "no-cache"})
+class GenerateJob:
+    """Answers a request: with all of its records, or with events of what there is so far.
 
+    Args:
+        many: There are several answers, which say their number.
+    """
 
-async def _events(records: AsyncGenerator[tuple[int, dict[str, Any]], None], many: bool) -> AsyncGenerator[bytes, None]:
-    begun = False
-    try:
-        async with aclosing(records):
-            async for index, record in records:
-                yield _event({**record, "index": index} if many else record)
-                begun = True
-    except RequestError as error:
-        if not begun:
-            raise
-        yield _event({"error": {"message": error.message}})
-    yield b"data: [DONE]\n\n"
+    def __init__(self, records: Records, *, many: bool) -> None:
+        self._records, self._many = records, many
 
+    async def collect(self) -> bytes:
+        """Return the records as JSON."""
+        found: dict[int, Any] = {}
 
-def _event(value: Mapping[str, Any]) -> bytes:
-    return b"data: " + json.dumps(value).encode() + b"\n\n"
+        def ended(number: int) -> bool:
+            found.update(self._records.ended(number))
+            return True
+
+        def take(number: int, delta: Delta) -> bool:
+            self._records.grown(number, delta)
+            return True
+
+        await run(self._records.answers, take, ended)
+        answers = [found[index] for index in sorted(found)]
+        return json.dumps(answers if self._many else answers[0]).encode()
+
+    async def stream(self, outlet: Outlet) -> None:
+        """Put the records into an outlet as they grow."""
+
+        def take(number: int, delta: Delta) -> bool:
+            told = self._records.grown(number, delta)
+            return told is None or outlet.put(self._event(*told))
+
+        def ended(number: int) -> bool:
+            return outlet.put(b"".join([self._event(*told) for told in self._records.ended(number)]))
+
+        await run(self._records.answers, take, ended, outlet.room)
+
+    def _event(self, index: int, record: dict[str, Any]) -> bytes:
+        return event({**record, "index": index} if self._many else record)
 
 
 def _given(body: GenerateBody) -> Any:
@@ -260,25 +294,23 @@ def _each(value: Any, number: int, count: int, name: str) -> Any:
     return value[number]
 
 
-def _fields(params: Mapping[str, Any], count: int | None, wanted: Wanted) -> dict[str, Any]:
-    """Return the fields of a completion that has `count` answers. Raises `RequestError`."""
-    fields = {"n": count, **{name: params.get(name) for name in _SAME_NAME}}
-    fields |= {ours: params.get(name) for name, ours in _NAMES.items()}
-    grammars = {ours: params[name] for name, ours in _GRAMMARS.items() if params.get(name) is not None}
-    if grammars:
-        fields["structured_outputs"] = grammars
+def _sampling(params: Params, wanted: Wanted) -> dict[str, Any]:
+    """Return sampling parameters by core's names."""
+    given = params.model_dump()
+    fields = {name: value for name, value in given.items() if name not in _OWN}
+    fields |= {ours: given[theirs] for theirs, ours in _NAMES.items()}
     if wanted.logprobs:
         fields["logprobs"] = wanted.top
         fields["prompt_logprobs"] = 0 if wanted.prompt_from >= 0 else None
-    return {name: value for name, value in fields.items() if value is not None}
+    return fields
 
 
-def _count(prompt: Prompt) -> int:
-    """Return how many answers a prompt gets."""
-    return int(prompt.fields.get("n", 1))
+def _grammars(params: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return what the text must be."""
+    return {ours: params[name] for name, ours in _GRAMMARS.items() if params.get(name) is not None} or None
 
 
-def _reason(answer: Answer, limit: int) -> dict[str, Any] | None:
+def _reason(answer: Growing, limit: int) -> dict[str, Any] | None:
     if answer.reason is None:
         return None
     if answer.reason == "length":
