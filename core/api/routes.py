@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -151,9 +151,8 @@ class EngineClient(Protocol):
             thinks), and the tasks of models that give vectors (`embed`, `classify`, ...).
         facts: What is known of the checkpoint, of `architecture`, `format`, `quantization`, `dtype`, `num_bytes`.
 
-    `chat`, `complete` and `embed` take the fields of OpenAI's requests, with the extras of this server's own API, and
-    check them as it does. They count for admission, metrics and drain. What they raise are `RequestError`s, whose
-    `status` says whose fault it is: 4xx the request's, 503 the server's, which is full, stopping or broken.
+    What is asked counts for admission, metrics and drain. What is raised are `RequestError`s, whose `status` says whose
+    fault it is: 4xx the request's, 503 the server's, which is full, stopping or broken.
     """
 
     @property
@@ -207,20 +206,8 @@ class EngineClient(Protocol):
         """
         ...
 
-    def chat(self, body: Mapping[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
-        """Yield the chunks that `POST /v1/chat/completions` would stream, as plain data; closing aborts.
-
-        Text, reasoning, tool calls and log-probabilities are in `choices[].delta`. The last chunk has no choices, but
-        `usage`, and `timings`: `first_token_seconds` and `total_seconds` since the request was admitted.
-        """
-        ...
-
-    def complete(self, body: Mapping[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
-        """Yield the chunks that `POST /v1/completions` would stream, and a last one as in `chat`; closing aborts."""
-        ...
-
     async def embed(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what `POST /v1/embeddings` would answer, with vectors as lists."""
+        """Return what `POST /v1/embeddings` would answer to these fields, with vectors as lists."""
         ...
 
     def generate(self, prompt: str | list[int], params: SamplingView | None = None) -> AsyncIterator[GeneratedText]:

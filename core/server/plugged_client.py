@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from typing import Any
 
@@ -24,12 +24,9 @@ from core.frontend.request import GenerationRequest
 from core.frontend.sinks import engine_stats
 from core.server.account import note_error
 from core.server.caller import caller_of
-from core.server.entry import as_asked, render_alone, within
+from core.server.entry import as_asked, open_generation, render_alone, within
 from core.server.errors import as_api_error
-from core.server.openai.chat import chat_job
-from core.server.openai.completions import completion_job
-from core.server.openai.job import ApiJob
-from core.server.openai.protocol import ChatBody, CompletionBody
+from core.server.generation import new_id
 from core.server.pooling.protocol import EmbeddingBody
 from core.server.pooling.vectors import embedding_call
 from core.server.rendered import rendered
@@ -147,40 +144,16 @@ class ServedClient:
     ) -> AsyncIterator[GeneratedText]:
         """Yield what a generation has given so far. Raises `RequestError`."""
         chosen = params if isinstance(params, SamplingParams) else SamplingParams(**self._state.defaults)
-        asked = prompt if isinstance(prompt, str) else list(prompt)
-        with _refusing(self._state.lifecycle), self._state.lifecycle.counted():
-            self._state.admit(chosen.n)
-            request = GenerationRequest(prompt=asked, params=chosen, caller=caller_of())
-            async with aclosing(await self._llm.submit(request)) as outputs:
-                async for output in outputs:
-                    first = output.outputs[0]
-                    yield GeneratedText(first.text, tuple(first.token_ids), first.finish_reason)
-
-    def chat(self, body: Mapping[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
-        """Yield the chunks of a chat answer. Raises `RequestError`."""
-
-        async def open_job() -> ApiJob:
-            fields = dict(body)
-            job, _ = await chat_job(self._state, self._state.checked(fields, ChatBody), fields)
-            return job
-
-        return self._chunks(open_job)
-
-    def complete(self, body: Mapping[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
-        """Yield the chunks of a completion. Raises `RequestError`."""
-
-        async def open_job() -> ApiJob:
-            fields = dict(body)
-            job, _ = completion_job(self._state, self._state.checked(fields, CompletionBody), fields)
-            return job
-
-        return self._chunks(open_job)
-
-    async def _chunks(self, open_job: Callable[[], Awaitable[ApiJob]]) -> AsyncGenerator[dict[str, Any], None]:
+        asked, text = prompt if isinstance(prompt, str) else list(prompt), ""
+        ids: tuple[int, ...] = ()
         with self._state.lifecycle.counted(), self._asking():
-            async with aclosing((await open_job()).chunks()) as chunks:
-                async for chunk in chunks:
-                    yield chunk
+            request = GenerationRequest(prompt=asked, params=chosen, caller=caller_of())
+            generation = open_generation(self._state, [request], new_id("generate"))
+            async with aclosing(generation.outputs()) as outputs:
+                async for _, output in outputs:
+                    for first in [one for one in output.outputs if one.index == 0]:
+                        text, ids = text + first.text, (*ids, *first.token_ids)
+                        yield GeneratedText(text, ids, first.finish_reason)
 
     # -- vectors ---------------------------------------------------------------------------------------------------
 

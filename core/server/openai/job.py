@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -98,18 +96,6 @@ class ApiJob:
         await self.generation.run(take, more)
         if self.options.include_usage:
             outlet.put(start + b'],"usage":' + orjson.dumps(_usage_object(self.generation.usage)) + b"}\n\n")
-
-    async def chunks(self) -> AsyncGenerator[dict[str, Any], None]:
-        """Yield the chunks of a stream as plain data, and a last one with usage and timings."""
-        base, head = self._base(self.format.chunk_object), True
-        async with aclosing(self.generation.outputs()) as outputs:
-            async for prompt, output in outputs:
-                pieces = self.format.pieces(prompt, output)
-                if pieces:
-                    yield {**base, "choices": pieces, **(self.format.head() if head else {})}
-                    head = False
-        usage = _usage_object(self.generation.usage)
-        yield {**base, "choices": [], "usage": usage, "timings": self.generation.timings()}
 
     def _base(self, kind: str) -> dict[str, Any]:
         return {

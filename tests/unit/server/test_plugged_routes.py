@@ -8,7 +8,7 @@ import json
 import httpx
 import pytest
 
-from core.api import Dialect, PluginError, RequestError, RouteResponse, RouteSpec
+from core.api import ChatRequest, Dialect, PluginError, Reply, RequestError, RouteResponse, RouteSpec
 from core.frontend.answering.parsing import AnswerParser
 from core.server.app import create_app
 from core.server.claims import OWN, first_part
@@ -16,6 +16,40 @@ from core.server.plugged import RouteTable
 
 NDJSON = "application/x-ndjson"
 HELLO = {"messages": [{"role": "user", "content": "hi"}]}
+
+
+class Words:
+    """A job: the texts of an answer as a list, or each as a line."""
+
+    def __init__(self, answer):
+        self.answer = answer
+
+    async def collect(self):
+        found = []
+
+        def take(deltas):
+            found.extend(event.text for delta in deltas for event in delta.events)
+            return True
+
+        await self.answer.run(take)
+        return json.dumps(found).encode()
+
+    async def stream(self, outlet):
+        def take(deltas):
+            lines = [json.dumps(event.text) + "\n" for delta in deltas for event in delta.events]
+            return outlet.put("".join(lines).encode())
+
+        async def more():
+            await outlet.room()
+            return True
+
+        await self.answer.run(take, more)
+
+
+def _asked(body):
+    if not isinstance(body.get("messages"), list):
+        raise RequestError("messages must be a list", param="messages")
+    return ChatRequest(messages=body["messages"])
 
 
 class Drop:
@@ -29,7 +63,6 @@ class Drop:
         registry.dialect(Dialect(lambda error: {"oh": error.message, "field": error.param, "status": error.status}))
         registry.add("POST", "/api/whole", self.whole)
         registry.add("POST", "/api/stream", self.stream)
-        registry.add("POST", "/api/complete", self.complete)
         registry.add("POST", "/api/embed", self.embed)
         registry.add("HEAD", "/api/whole", self.nothing)
         registry.asset("/", b"<p>page</p>", "text/html; charset=utf-8", headers={"X-Frame-Options": "SAMEORIGIN"})
@@ -39,21 +72,15 @@ class Drop:
         self.client = client
 
     async def whole(self, request):
-        chunks = [chunk async for chunk in self.client.chat(await request.json())]
-        return RouteResponse(json.dumps(chunks).encode())
-
-    async def complete(self, request):
-        chunks = [chunk async for chunk in self.client.complete(await request.json())]
-        return RouteResponse(json.dumps(chunks).encode())
+        return RouteResponse(await self._opened(await request.json(), Words.collect))
 
     async def stream(self, request):
         body = await request.json()
+        answer = await self.client.open(_asked(body), prefix="drop")
+        return Reply(Words(answer), stream=True, media_type=NDJSON)
 
-        async def lines():
-            async for chunk in self.client.chat(body):
-                yield json.dumps(chunk).encode() + b"\n"
-
-        return RouteResponse(lines(), media_type=NDJSON)
+    async def _opened(self, body, run):
+        return await run(Words(await self.client.open(_asked(body), prefix="drop")))
 
     async def embed(self, request):
         return RouteResponse(json.dumps(await self.client.embed(await request.json())).encode())
@@ -250,7 +277,7 @@ def test_errors_under_a_claim_are_the_plugins(llm, drop):
     assert ask("GET", "/api/nothing", headers=key).json()["status"] == 404
     assert ask("GET", "/api/whole", headers=key).json()["status"] == 405
     wrong = ask("POST", "/api/whole", json={"messages": 5}, headers=key).json()
-    assert wrong == {"oh": "messages: Input should be a valid list", "field": "messages", "status": 400}
+    assert wrong == {"oh": "messages must be a list", "field": "messages", "status": 400}
     browser = {**key, "origin": "http://elsewhere", "content-type": "text/plain"}
     assert ask("POST", "/api/whole", content=b"{}", headers=browser).json()["status"] == 415
     assert "oh" not in ask("GET", "/v1/nothing", headers=key).json()
@@ -267,36 +294,6 @@ def test_who_is_no_browser_need_not_say_json(llm, drop):
 # -- the engine as plugins see it --------------------------------------------------------------------------------------
 
 
-def test_chunks_are_those_of_the_api(fake, drop, parser):
-    ask = drop(fake(reply="(hm)yes<now:{}>"), parser=parser)
-    tools = [{"type": "function", "function": {"name": "now", "parameters": {"type": "object", "properties": {}}}}]
-    body = {**HELLO, "tools": tools, "logprobs": True}
-    *chunks, last = ask("POST", "/api/whole", json=body).json()
-    stream = ask("POST", "/v1/chat/completions", json={**body, "stream": True}).text
-    events = [json.loads(line[6:]) for line in stream.splitlines() if line.startswith("data: {")]
-    pieces = [piece for chunk in chunks for piece in chunk["choices"]]
-    plain = [piece for event in events for piece in event["choices"]]
-    for piece in [*pieces, *plain]:
-        for call in piece["delta"].get("tool_calls", ()):
-            call.pop("id", None)  # random
-    assert pieces == plain and pieces[-1]["finish_reason"] == "tool_calls"
-    assert "".join(piece["delta"].get("reasoning", "") for piece in pieces) == "hm"
-    assert last["choices"] == [] and last["usage"]["completion_tokens"] == 15
-    assert 0 <= last["timings"]["first_token_seconds"] <= last["timings"]["total_seconds"] < 60
-    assert {chunk["object"] for chunk in chunks} == {"chat.completion.chunk"}
-
-
-def test_completions_of_several_prompts(fake, drop):
-    ask = drop(fake(reply="ab"))
-    body = {"prompt": ["x", "y"], "n": 2, "logprobs": 0, "return_token_ids": True, "max_tokens": 9}
-    *chunks, last = ask("POST", "/api/complete", json=body).json()
-    texts = {}
-    for chunk in chunks:
-        for piece in chunk["choices"]:
-            texts[piece["index"]] = texts.get(piece["index"], "") + piece["text"]
-    assert texts == dict.fromkeys(range(4), "ab") and last["usage"]["completion_tokens"] == 8
-
-
 def test_everything_is_refused_as_a_request_error(fake, drop, engine_error):
     ask = drop(fake())
     client, state = ask.plugin.client, ask.state
@@ -306,18 +303,14 @@ def test_everything_is_refused_as_a_request_error(fake, drop, engine_error):
             ask.collect(call, body)
         return caught.value.status, caught.value.param, caught.value.code
 
-    assert refusal(client.chat, {**HELLO, "model": "other"}) == (404, "model", "model_not_found")
-    assert refusal(client.chat, {**HELLO, "temperature": "hot"}) == (400, "temperature", None)
-    assert refusal(client.chat, {**HELLO, "temperature": -1}) == (400, "temperature", None)
-    assert refusal(client.chat, {**HELLO, "functions": [1]}) == (400, "functions", "unsupported_parameter")
-    assert refusal(client.complete, {"prompt": "x" * 600})[::2] == (400, "context_length_exceeded")
+    assert refusal(client.generate, "x" * 600)[::2] == (400, "context_length_exceeded")
     answer = ask("POST", "/api/embed", json={"input": "x"})
     assert answer.status_code == 400 and "embed" in answer.json()["oh"]
     state.lifecycle.draining = True
-    assert refusal(client.chat, HELLO)[::2] == refusal(client.generate, "x")[::2] == (503, "draining")
+    assert refusal(client.generate, "x")[::2] == (503, "draining")
     failing = drop(fake(failure=engine_error, fail_at=1))
     with pytest.raises(RequestError) as caught:
-        failing.collect(failing.plugin.client.chat, HELLO)
+        failing.collect(failing.plugin.client.generate, "x")
     assert caught.value.status == 503
 
 
@@ -333,7 +326,7 @@ def test_generations_of_plugins_count(fake, drop):
     ask = drop(llm)
 
     async def go():
-        chunks = ask.plugin.client.chat(HELLO)
+        chunks = ask.plugin.client.generate("hi")
         await anext(chunks)
         during = len(ask.state.lifecycle.work), llm.running
         await chunks.aclose()
