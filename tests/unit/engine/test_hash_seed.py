@@ -224,6 +224,7 @@ CARRIED = {
     "options.kv.kv_dtype": "kv_dtype",
     "options.kv.hash_seed": "the key itself",
     "options.runtime.plugin_options": "plugins",
+    "options.runtime.compile": "plugins",  # the options that it gives a hook plugin
     "options.select.disable_plugin": "plugins",
     "options.select.plugins": "plugins",
     "options.select.plugin_file": "plugin_files",
@@ -252,6 +253,7 @@ NO_CONTENT = {
     "options.kv.prefix_caching",
     "options.kv.state_interval",
     "options.kv.state_snapshots",
+    "options.runtime.graphs",
     "options.runtime.threads",
     "options.runtime.threads_bind",
     "options.runtime.start_timeout",

@@ -85,7 +85,7 @@ def test_libraries_are_judged_as_if_they_were_installed(tool):
     blocks = "float8 in blocks (DeepSeek, Qwen)"
     (hopper,), (plain,) = (tool.experts_of([cards["9.0"]], libraries=given) for given in (True, False))
     assert hopper[blocks].how == "experts_in: deepgemm_experts_in, experts_out: deepgemm_experts_out"
-    assert plain[blocks].how == "experts_in: reference, experts_out: reference"
+    assert plain[blocks].how == "experts_in: triton_stored_experts_in, experts_out: triton_stored_experts_out"
     (amd,) = tool.experts_of([cards["gfx942"]], libraries=True)
     told = {row.name: row.reasons for row in amd[blocks].rows}
     assert told["deepgemm_experts_in"] == ("DeepGEMM is for cards of NVIDIA, not for gfx942",)
