@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from core.api.parsers import ParseEvent, Text
+from core.api.parsers import Text
 from core.api.serving import AnswerRequest, ChatRequest, Delta, Finish, More, Take, TextRequest, Timings, Usage
 from core.api.serving import TokenScore as Score
 from core.engine.participants.grammars import Grammar, schema_grammar, structured_output
@@ -83,21 +83,27 @@ class ServedAnswer:
         await self.generation.run(given, more)
 
     def _delta(self, sequence: CompletionOutput) -> Delta:
-        reason = sequence.finish_reason
-        if self.generation.prompt_only:
-            return Delta(sequence.index, (), (), None if reason is None else Finish("length"))
+        """Return what is new of a sequence. One call a token: what it calls is a good part of what a stream costs."""
+        reason, chat = sequence.finish_reason, self.chat
         finish = None if reason is None else Finish(reason, sequence.stop_reason)
-        top = self.generation.params.logprobs or 0
-        scores = self._scored(sequence.token_ids, sequence.logprobs, top) if sequence.logprobs else ()
-        return Delta(sequence.index, self._read(sequence), sequence.token_ids, finish, scores)
-
-    def _read(self, sequence: CompletionOutput) -> Sequence[ParseEvent]:
-        if self.chat is None:
-            return [Text(sequence.text)] if sequence.text else []
+        if chat is None:
+            return self._continued(sequence, finish)
         reader = self._readers.get(sequence.index)
         if reader is None:
-            reader = self._readers[sequence.index] = self.chat.reader()
-        return reader.read(sequence)
+            reader = self._readers[sequence.index] = chat.reader()
+        scores = self._scores(sequence) if sequence.logprobs else ()
+        return Delta(sequence.index, reader.read(sequence), sequence.token_ids, finish, scores)
+
+    def _continued(self, sequence: CompletionOutput, finish: Finish | None) -> Delta:
+        if self.generation.prompt_only:
+            return Delta(sequence.index, (), (), finish and Finish("length"))
+        events = [Text(sequence.text)] if sequence.text else []
+        return Delta(sequence.index, events, sequence.token_ids, finish, self._scores(sequence))
+
+    def _scores(self, sequence: CompletionOutput) -> Sequence[Score]:
+        if not sequence.logprobs:
+            return ()
+        return self._scored(sequence.token_ids, sequence.logprobs, self.generation.params.logprobs or 0)
 
     def _scored(self, ids: Sequence[int], positions: Sequence[Position], top: int) -> list[Score]:
         if self._tokens is None:
