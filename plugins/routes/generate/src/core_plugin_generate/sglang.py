@@ -11,11 +11,13 @@ from types import MappingProxyType
 from typing import Annotated, Any
 
 from core.api import Answer, Delta, EngineClient, Outlet, Reply, RequestError, RouteRequest, RouteResponse, TokenScore
+from core.api.bodies import few
 from core_plugin_generate.events import event
 from core_plugin_generate.fields import MAX_PROMPTS, Body, read, refuse, token_ids, up_to
 from core_plugin_generate.run import Growing, Prompt, check_length, opened, prompt_of, run
 
 DEFAULT_TOKENS = 128
+_MAX_BIASES = 4096
 EACH = up_to(MAX_PROMPTS)
 """Bound of the lists that have one entry for each prompt."""
 
@@ -74,7 +76,7 @@ class Params(Body):
     repetition_penalty: float | None = None
     ignore_eos: bool | None = None
     skip_special_tokens: bool | None = None
-    logit_bias: dict[int, float] | None = None
+    logit_bias: Annotated[dict[int, float], few(_MAX_BIASES)] | None = None
     min_new_tokens: int | None = None
     no_stop_trim: bool | None = None
     sampling_seed: int | None = None
