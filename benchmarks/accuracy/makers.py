@@ -132,7 +132,7 @@ def float8(module: str, weight: Tensor) -> dict[str, Tensor]:
     import torch
     from core_plugin_cpu.products.floats import rounded as blocks
 
-    codes, scales = blocks(weight.float(), 128, 128)
+    codes, scales = blocks(weight.float(), 128, 128, torch.float8_e4m3fn)
     return {f"{module}.weight": codes.view(torch.float8_e4m3fn), f"{module}.weight_scale_inv": scales}
 
 
