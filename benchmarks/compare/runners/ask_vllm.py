@@ -17,6 +17,7 @@ def main() -> None:
 
     llm = LLM(
         spec["model"],
+        gpu_memory_utilization=0.5,  # of all memory, which on a CPU others use as well
         dtype="bfloat16",
         max_model_len=256,
         max_num_seqs=1,
