@@ -223,7 +223,8 @@ class Answer(Protocol):
             more: Asked when `take` has returned False; None: nothing more is wanted then, and the generation ends.
 
         Raises:
-            RequestError: The generation failed, with whose fault it is as its status; what `take` and `more` raise.
+            RequestError: The server takes no more, or the generation failed, with whose fault it is as its status;
+                and what `take` and `more` raise.
         """
         ...
 

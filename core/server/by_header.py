@@ -23,14 +23,14 @@ class ByHeader:
 
     def around(self, path: str, methods: Sequence[str], own: PlainEndpoint) -> PlainEndpoint:
         """Return an endpoint that answers those who send a plugin's header as the plugin does, and others as `own`."""
-        theirs = [(str(route.header), answer) for route, answer in self._routes.items() if route.answers(path, methods)]
-        self._met.update(route for route in self._routes if route.answers(path, methods))
+        theirs = {route: answer for route, answer in self._routes.items() if route.answers(path, methods)}
         if not theirs:
             return own
+        self._met |= theirs.keys()
 
         async def endpoint(request: Request) -> Response:
-            for header, answer in theirs:
-                if header in request.headers:
+            for route, answer in theirs.items():
+                if route.header in request.headers:
                     return await answer(request)
             return await own(request)
 

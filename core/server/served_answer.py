@@ -38,6 +38,7 @@ class ServedAnswer:
     chat: ChatAnswer | None
     fitted: bool
     _prompt: RequestOutput | None = None
+    _prompt_scores: list[Score | None] | None = None
     _readers: dict[int, AnswerReader] = field(default_factory=dict)
     _tokens: ShownTokens | None = None
 
@@ -60,11 +61,12 @@ class ServedAnswer:
     @property
     def prompt_scores(self) -> list[Score | None]:
         """Of the prompt's tokens, as far as they were asked for."""
-        if self._prompt is None or self._prompt.prompt_logprobs is None:
-            return []
-        scored = zip(self._prompt.prompt_token_ids, self._prompt.prompt_logprobs, strict=True)
-        top = self.generation.params.prompt_logprobs or 0
-        return [None if position is None else self._scored([token], [position], top)[0] for token, position in scored]
+        if self._prompt_scores is None and self._prompt is not None:
+            scored = zip(self._prompt.prompt_token_ids, self._prompt.prompt_logprobs or (), strict=True)
+            top = self.generation.params.prompt_logprobs or 0
+            scores = [None if one is None else self._scored([token], [one], top)[0] for token, one in scored]
+            self._prompt_scores = scores
+        return self._prompt_scores or []
 
     def call_id(self, name: str, number: int) -> str:
         """Return the id of a call. Raises `TypeError`: there are none without a parser."""
@@ -74,6 +76,8 @@ class ServedAnswer:
 
     async def run(self, take: Take, more: More | None = None) -> None:
         """Generate, and give everything to `take`. Raises `RequestError`, and what `take` and `more` raise."""
+        # Several may have been opened for one request; each counts as waiting from here on.
+        self.generation.state.admit(self.generation.sequences)
 
         def given(_: int, output: RequestOutput) -> bool:
             if output.prompt_logprobs is not None:
@@ -98,12 +102,11 @@ class ServedAnswer:
         if self.generation.prompt_only:
             return Delta(sequence.index, (), (), finish and Finish("length"))
         events = [Text(sequence.text)] if sequence.text else []
-        return Delta(sequence.index, events, sequence.token_ids, finish, self._scores(sequence))
+        scores = self._scores(sequence) if sequence.logprobs else ()
+        return Delta(sequence.index, events, sequence.token_ids, finish, scores)
 
     def _scores(self, sequence: CompletionOutput) -> Sequence[Score]:
-        if not sequence.logprobs:
-            return ()
-        return self._scored(sequence.token_ids, sequence.logprobs, self.generation.params.logprobs or 0)
+        return self._scored(sequence.token_ids, sequence.logprobs or (), self.generation.params.logprobs or 0)
 
     def _scored(self, ids: Sequence[int], positions: Sequence[Position], top: int) -> list[Score]:
         if self._tokens is None:

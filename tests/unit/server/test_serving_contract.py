@@ -155,6 +155,24 @@ def test_a_limit_is_fitted_where_the_api_wants_that(fake, said):
     assert not answer.fitted
 
 
+def test_answers_that_are_opened_together_count_as_they_begin(fake, said):
+    """A request of many prompts is no way around the bound of what may wait."""
+    plugin = Plugin()
+    said(fake(reply="abc", hold_at=0), plugin, max_waiting=1, max_num_seqs=2)
+
+    async def go():
+        opened = [await plugin.client.open(TextRequest(prompt="x"), prefix="a") for _ in range(5)]
+        running = [asyncio.create_task(one.run(lambda deltas: True)) for one in opened]
+        done, _ = await asyncio.wait(running, timeout=0.2)
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        return [task.exception() for task in done]
+
+    refused = asyncio.run(asyncio.wait_for(go(), 20))
+    assert [(error.status, error.code) for error in refused] == [(503, "queue_full")] * 2
+
+
 @pytest.mark.parametrize(
     ("asked", "param"),
     [
@@ -191,7 +209,7 @@ def test_an_error_is_said_in_the_plugins_dialect_before_and_behind_the_first_byt
 
 
 def test_an_engine_that_fails_says_when_to_come_back(fake, said, engine_error):
-    ask = said(fake(failure=engine_error, fail_at=1, hold_at=None), Plugin())
+    ask = said(fake(failure=engine_error, fail_at=1), Plugin())
     whole = ask()
     assert whole.status_code == 418 and whole.headers["retry-after"] == "1"
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from core_plugin_accelerator.paged import PagedPlan, pages
+from core_plugin_accelerator.paged import OverPaged, PagedPlan, pages
 from torch import Tensor
 
 from core_plugin_flashinfer.kind import Kind, LatentKind
 
 
 @dataclass(frozen=True, slots=True)
-class InferPlan:
+class InferPlan(OverPaged):
     """One step.
 
     Attributes:
@@ -25,21 +25,6 @@ class InferPlan:
 
     paged: PagedPlan
     wrappers: dict[Kind | LatentKind, Any] = field(default_factory=dict)
-
-    @property
-    def slots(self) -> Tensor:
-        """Where latents go."""
-        return self.paged.slots
-
-    @property
-    def key_slots(self) -> Tensor:
-        """Where keys go."""
-        return self.paged.key_slots
-
-    @property
-    def value_slots(self) -> Tensor:
-        """Where values go."""
-        return self.paged.value_slots
 
 
 @dataclass(frozen=True, slots=True)

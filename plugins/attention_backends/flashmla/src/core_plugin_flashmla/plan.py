@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from core_plugin_accelerator.latents import Queries, queries_of
-from core_plugin_accelerator.paged import PagedPlan
+from core_plugin_accelerator.paged import OverPaged, PagedPlan
 from flash_mla import get_mla_metadata
-from torch import Tensor
 
 MOST_ROWS = 512
 """Queries of one call. The library takes memory for parts of contexts by their number: 170 MB for 512 of 128 heads."""
@@ -35,7 +34,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class MlaPlan:
+class MlaPlan(OverPaged):
     """One step.
 
     Attributes:
@@ -47,16 +46,6 @@ class MlaPlan:
     paged: PagedPlan
     pieces: list[Piece]
     fixed: bool = False
-
-    @property
-    def slots(self) -> Tensor:
-        """Where latents go."""
-        return self.paged.slots
-
-    @property
-    def tables(self) -> Tensor:
-        """Blocks of each row."""
-        return self.paged.tables
 
 
 def plan_of(paged: PagedPlan, *, fixed: bool = False) -> MlaPlan:

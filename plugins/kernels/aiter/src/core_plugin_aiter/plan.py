@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 from core_plugin_accelerator.latents import Queries, queries_of
-from core_plugin_accelerator.paged import PagedPlan, entries
+from core_plugin_accelerator.paged import OverPaged, PagedPlan, entries
 from torch import Tensor
 
 MOST_QUERIES = 512
@@ -42,7 +42,7 @@ class LatentPiece:
 
 
 @dataclass(slots=True)
-class AiterPlan:
+class AiterPlan(OverPaged):
     """One step.
 
     Attributes:
@@ -52,26 +52,6 @@ class AiterPlan:
 
     paged: PagedPlan
     pieces: list[LatentPiece]
-
-    @property
-    def slots(self) -> Tensor:
-        """Where latents go."""
-        return self.paged.slots
-
-    @property
-    def key_slots(self) -> Tensor:
-        """Where keys go."""
-        return self.paged.key_slots
-
-    @property
-    def value_slots(self) -> Tensor:
-        """Where values go."""
-        return self.paged.value_slots
-
-    @property
-    def tables(self) -> Tensor:
-        """Blocks of each row."""
-        return self.paged.tables
 
 
 def latent_pieces(paged: PagedPlan, size: int) -> list[LatentPiece]:

@@ -51,6 +51,38 @@ class PagedPlan:
         return self.max_query == 1 and bool((self.counts == 1).all())
 
 
+class OverPaged:
+    """A plan that has more than a step's rows; what writes a cache finds its slots in either.
+
+    Attributes:
+        paged: The rows.
+    """
+
+    __slots__ = ()
+
+    paged: PagedPlan
+
+    @property
+    def slots(self) -> Tensor:
+        """Where latents go."""
+        return self.paged.slots
+
+    @property
+    def key_slots(self) -> Tensor:
+        """Where keys go."""
+        return self.paged.key_slots
+
+    @property
+    def value_slots(self) -> Tensor:
+        """Where values go."""
+        return self.paged.value_slots
+
+    @property
+    def tables(self) -> Tensor:
+        """Blocks of each row."""
+        return self.paged.tables
+
+
 class PagedBackend(ABC):
     """Block `b` has its keys in `cache[b, 0]`, its values in `cache[b, 1]`, each `(block_size, kv_heads, head_dim)`."""
 
