@@ -22,22 +22,24 @@ def invented_part(form: WeightForm, outputs: int, inputs: int, random: torch.Gen
     """Return a part of `outputs` by `inputs` numbers near 0.
 
     Where core does not know the codes of the form, they are plain numbers, which products take for an update, too.
+    Plain numbers stay on the device that draws them, codes come to the host, as those of a checkpoint do.
     """
+    drawn, shape = {"generator": random, "device": random.device}, (outputs, inputs)
     if form.codes in _FLOATS:
-        codes = torch.randn(outputs, inputs, generator=random).to(_FLOATS[form.codes])
+        codes = torch.randn(shape, **drawn).to(_FLOATS[form.codes])
     elif form.codes in _TABLES:
-        codes = torch.randint(0, _NIBBLES, (outputs, inputs), generator=random, dtype=torch.uint8)
+        codes = torch.randint(0, _NIBBLES, shape, dtype=torch.uint8, **drawn)
     elif form.codes == "int":
         low = 0 if form.zeros else -(2 ** (form.bits - 1))
         kind = torch.uint8 if form.zeros else torch.int8
-        codes = torch.randint(low, low + 2**form.bits, (outputs, inputs), generator=random).to(kind)
+        codes = torch.randint(low, low + 2**form.bits, shape, dtype=torch.int16, **drawn).to(kind)
     else:
-        return Part(PLAIN, torch.randn(outputs, inputs, generator=random) * INVENTED)
+        return Part(PLAIN, torch.randn(shape, **drawn) * INVENTED)
     runs = -(-inputs // form.inputs) if form.inputs else 1
-    shape = (-(-outputs // form.outputs) if form.outputs else 1, runs)
-    part = Part(form, codes, _scales(form, shape))
+    scales = (-(-outputs // form.outputs) if form.outputs else 1, runs)
+    part = Part(form, codes.cpu(), _scales(form, scales))
     if form.zeros:
-        part.zeros = torch.full(shape, 2 ** (form.bits - 1), dtype=torch.int32)
+        part.zeros = torch.full(scales, 2 ** (form.bits - 1), dtype=torch.int32)
     if form.scale == "e4m3":
         part.tensor_scale = torch.tensor(INVENTED)
     if form.ordered:

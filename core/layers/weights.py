@@ -111,13 +111,13 @@ class WeightGroup:
 
     def invented(self, device: torch.device) -> list[tuple[Parameterised, Params]]:
         """Return every layer with made-up parameters, in the forms of the checkpoint."""
-        params, random = _allocated(self.sizes, device), generator(self.prefix)
+        params, random = _allocated(self.sizes, device), generator(self.prefix, device)
         for index, (name, rows) in enumerate(self.site.parts):
             with blamed(self.owners[0], f"form() of {self.site.kind} '{self.prefix}'"):
                 form = self.format.form(self.site, name)
             part = invented_part(form, rows, self.site.in_features, random)
             if self.site.bias:
-                part.bias = torch.randn(rows, generator=random) * INVENTED
+                part.bias = torch.randn(rows, generator=random, device=device) * INVENTED
             part.decode = partial(opened, replace(part))
             with blamed(self.owners[1], f"pack() of '{self.site.module(name)}'"):
                 self.product.pack(part, index, params)

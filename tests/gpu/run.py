@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -28,10 +30,12 @@ class Phase(NamedTuple):
 
 PHASES = (
     Phase("start", 40, "imports, the device, its bandwidth"),
-    Phase("kernels", 180, "the kit on attention backends; norms and gates at real shapes against float64"),
-    Phase("tiny", 90, "tiny models: --graphs none, decode and full, depth 0, 1 and 2, and the host processor's tokens"),
-    Phase("speed", 200, "random weights of 1B and 8B: decode, 256 at once, prompts of 8k, host time, start"),
-    Phase("peer", 90, "transformers' continuous batching on the same model"),
+    Phase("kernels", 60, "norms and gates at real shapes against float64"),
+    Phase("kit", 90, "the conformance kit on the device: kernels, attention, formats, models"),
+    Phase("families", 60, "a tiny model of every family: the host processor's tokens"),
+    Phase("tiny", 50, "tiny models: --graphs none, decode and full, depth 0, 1 and 2, and the host processor's tokens"),
+    Phase("speed", 150, "random weights of 1B and 8B: decode, 256 at once, prompts of 8k, host time, start"),
+    Phase("peer", 60, "transformers' continuous batching on the same model"),
 )
 
 
@@ -78,16 +82,18 @@ def _run(phase: Phase, platform: str, out: Path, *, small: bool) -> bool:
     file.unlink(missing_ok=True)
     command = [sys.executable, str(PHASES_FOLDER / f"{phase.name}.py"), platform, str(file), str(int(small))]
     began = time.perf_counter()
+    process = subprocess.Popen(command, start_new_session=True)
     try:
-        status = subprocess.run(command, timeout=phase.seconds, check=False).returncode
+        status = process.wait(phase.seconds)
     except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)  # its own processes too
         status = 124
     seconds = time.perf_counter() - began
     told = json.loads(file.read_text()) if file.is_file() else {}
     failures = [*told.get("failures", []), *([f"ended with {status}"] if status else [])]
     print(f"{phase.name}: {'failed' if failures else 'done'} in {seconds:.0f} s ({phase.what}); {file}")
     for failure in failures:
-        print(f"  {failure}")
+        print(f"  {failure.partition(chr(10))[0][:300]}")
     for name, value in told.get("figures", {}).items():
         print(f"  {name}: {value}")
     return not failures

@@ -19,7 +19,7 @@ from core.api.descriptors import (
 from core.api.errors import ConfigError
 from core.api.verdict import ProbeResult
 from core.plugins.catalog import Catalogue, matches
-from core.plugins.drivers import describe
+from core.plugins.drivers import describe, unfound
 from core.plugins.kinds import KINDS
 from core.suggest import nearest
 from core.testing.conformance.device_samples import ReferenceDevice
@@ -98,7 +98,8 @@ def jobs(subject: Subject, level: Level) -> Iterator[Job]:
     checks = checks_for(subject.entry.group)
     devices = _devices(subject)
     at_hand = subject.on(_l1_device(subject, devices))
-    accelerators = sorted(devices & _here(subject).keys() - {"cpu"}) if level >= Level.L2 else []
+    here: set[str] = set() if level < Level.L2 or _libraries(subject) else _here(subject).keys() - {"cpu"}
+    accelerators = sorted(devices & here)
     for check in checks:
         # What has no CPU form runs on its own device, below.
         elsewhere = check.on_device and accelerators and not at_hand.device
@@ -120,7 +121,9 @@ def jobs(subject: Subject, level: Level) -> Iterator[Job]:
 
 
 def a_declared_accelerator_is_here(subject: Subject) -> None:
-    """This machine has an accelerator that the plugin declares, and a platform plugin that finds it."""
+    """This machine has an accelerator that the plugin declares, a platform that finds it, and the plugin's libraries."""
+    if absent := _libraries(subject):
+        raise Unavailable(f"it needs the module {', '.join(absent)}, which is not installed")
     named = _declared(subject.descriptor) - {"cpu"}
     if not named:
         raise NotApplicable("it declares no device besides the CPU")
@@ -136,6 +139,14 @@ def _declared(descriptor: Descriptor) -> frozenset[str]:
     if isinstance(descriptor, AttentionSpec | QuantSpec | KVConnectorSpec | KernelSpec):
         return descriptor.devices
     return frozenset({"*"}) if isinstance(descriptor, ModelSpec | LogitsSpec) else frozenset()
+
+
+def _libraries(subject: Subject) -> list[str]:
+    """Return the modules that a plugin is for, and that are not installed."""
+    try:
+        return [] if subject.is_hooks else unfound(subject.descriptor.imports)
+    except Failed:  # the checks of its manifest say why
+        return []
 
 
 def _devices(subject: Subject) -> frozenset[str]:

@@ -1,9 +1,16 @@
-"""Kernels and attention on the device: the conformance kit, then real shapes against float64."""
+"""Kernels at real shapes: against float64, and beside what the device's memory and products do at most."""
 
 from __future__ import annotations
 
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
 import torch
 from record import Record
+from start import timed
 
 TOLERANCE = 3e-2
 """Relative error in the 2-norm that bfloat16 may have against float64."""
@@ -12,6 +19,17 @@ SIZES = {
     "rms_norm": ((4096, 4096), (1, 8192), (257, 2880)),
     "silu_and_mul": ((4096, 2 * 14336), (1, 2 * 8192), (333, 2 * 2880)),
 }
+HEADS, KV_HEADS, HEAD_DIM, BLOCK_SIZE = 32, 8, 128, 16
+"""Of an 8B Llama."""
+
+STEPS = {
+    "64 rows of 4096, a token each": (64, 4096, 1),
+    "a row of 16384, one token": (1, 16384, 1),
+    "256 rows of 512, a token each": (256, 512, 1),
+    "a prompt of 8192": (1, 8192, 8192),
+    "8 prompts of 1024": (8, 1024, 1024),
+}
+"""What is attended: rows, their length, and the tokens of each in the step."""
 
 
 def main() -> None:
@@ -27,21 +45,21 @@ def main() -> None:
     device_type = chosen.spec(PlatformSpec).device_type
     platform = instantiate(chosen, {})
     device = platform.open(threads=None, seed=0, index=0)
-    record.note("memory", platform.describe().get("memory", ""))
-    found = [*load_descriptors(catalogue.entries(KernelSpec.group))[0]]
-    mine = [one for one in found if device_type in one.spec(KernelSpec).devices]
-    for candidate in mine:
-        with record.part(candidate.entry.name):
-            _compare(record, candidate, device)
-    backends = load_descriptors(catalogue.entries(AttentionSpec.group))[0]
-    for candidate in backends:
-        if device_type in candidate.spec(AttentionSpec).devices:
-            with record.part(candidate.entry.name):
-                _kit(record, f"attention_backends:{candidate.entry.name}", device_type)
+    file = Path(sys.argv[2]).with_name("start.json")
+    limits = json.loads(file.read_text())["figures"] if file.is_file() else {}
+    with torch.inference_mode():
+        for candidate in load_descriptors(catalogue.entries(AttentionSpec.group))[0]:
+            if device_type in candidate.spec(AttentionSpec).devices and not record.small:
+                with record.part(candidate.entry.name):
+                    _attention(record, candidate, device, platform.queue(), limits)
+        for candidate in load_descriptors(catalogue.entries(KernelSpec.group))[0]:
+            if device_type in candidate.spec(KernelSpec).devices:
+                with record.part(candidate.entry.name):
+                    _compare(record, candidate, device)
     platform.close()
 
 
-def _compare(record: Record, candidate, device: torch.device) -> None:
+def _compare(record: Record, candidate: Any, device: torch.device) -> None:
     """Compare a kernel of an operation that `SIZES` has with its reference form in float64."""
     from core.api.descriptors import KernelSpec
     from core.ops.registry import REGISTRY
@@ -55,22 +73,69 @@ def _compare(record: Record, candidate, device: torch.device) -> None:
         form, reference = load_impl(spec.impl, candidate.entry), REGISTRY[spec.op].reference
         got = form(x, *weight, *further).double()
         due = reference(x.double(), *(one.double() for one in weight), *further)
-        error = float((got - due).norm() / due.norm())
-        record.note(f"{candidate.entry.name} {rows} x {width}, relative error", error)
-        if error > TOLERANCE:
-            record.fail(f"{candidate.entry.name} at {rows} x {width}: relative error {error:.3g}")
+        _hold(record, f"{candidate.entry.name} {rows} x {width}", got, due)
 
 
-def _kit(record: Record, name: str, device_type: str) -> None:
-    """Run the kit's checks on the device."""
-    from core.testing.conformance import Level, run
+def _attention(record: Record, candidate: Any, device: torch.device, queue: Any, limits: dict[str, float]) -> None:
+    """Attend at the sizes of `STEPS`: the last row against float64, and how long a layer takes."""
+    from core.api.attention import AttentionContext, AttentionSite
+    from core.api.descriptors import AttentionSpec
+    from core.plugins.drivers import load_impl
 
-    for plugin in run(name, level=Level.L2).plugins:
-        on_device = [one for one in plugin.outcomes if one.check.endswith(f"@{device_type}")]
-        record.note(f"{name}, checks on the device", len(on_device))
-        for one in on_device:
-            if one.status == "failed":
-                record.fail(f"{name}: {one.check}: {one.message}")
+    name = candidate.entry.name
+    made = load_impl(candidate.spec(AttentionSpec).impl, candidate.entry)
+    backend = made(AttentionContext(device, torch.bfloat16, torch.bfloat16, BLOCK_SIZE))
+    site = AttentionSite(0, HEADS, KV_HEADS, HEAD_DIM, HEAD_DIM**-0.5)
+    layer = backend.layer(site)
+    for title, (rows, length, count) in STEPS.items():
+        batch = _batch(rows, length, count, device)
+        cache = torch.zeros(rows * (length // BLOCK_SIZE), *backend.kv_layout(site).block_shape, device=device).bfloat16()
+        plan = backend.plan(batch)
+        keys, values = (torch.randn(rows * length, KV_HEADS, HEAD_DIM, device=device).bfloat16() for _ in range(2))
+        layer.write_kv(keys, values, cache, backend.plan(_batch(rows, length, length, device)))
+        q = torch.randn(rows * count, HEADS, HEAD_DIM, device=device).bfloat16()
+        found = layer.forward(q, cache, plan)
+        last = slice((rows - 1) * length, rows * length)
+        shown = min(count, 256)
+        due = _dense(q[-shown:].double(), keys[last].double(), values[last].double())
+        _hold(record, f"{name}, {title}", found[-shown:].double(), due)
+        seconds = timed(lambda layer=layer, q=q, cache=cache, plan=plan: layer.forward(q, cache, plan), queue)
+        record.note(f"{name}, {title}, us", seconds * 1e6)
+        if count == 1 and "memory, GB/s" in limits:
+            read = rows * length * 2 * KV_HEADS * HEAD_DIM * 2
+            record.note(f"{name}, {title}, share of bandwidth", read / seconds / 1e9 / limits["memory, GB/s"])
+        elif "products, TFLOP/s" in limits:
+            done = rows * 4 * HEADS * HEAD_DIM * count * length / 2
+            record.note(f"{name}, {title}, share of products", done / seconds / 1e12 / limits["products, TFLOP/s"])
+
+
+def _batch(rows: int, length: int, count: int, device: torch.device) -> Any:
+    """Return a step of the last `count` tokens of each row."""
+    from core.api.attention import BatchView
+
+    starts, lengths = np.arange(rows + 1, dtype=np.int32) * count, np.full(rows, length, np.int32)
+    tables = torch.arange(rows * length // BLOCK_SIZE, dtype=torch.int32, device=device).view(rows, -1)
+    slots = torch.arange(rows * length, device=device).view(rows, length)[:, length - count :].reshape(-1)
+    twins = (torch.from_numpy(starts).to(device), torch.from_numpy(lengths).to(device))
+    return BatchView(starts, lengths, tables, slots, count, length, twins=twins)
+
+
+def _dense(q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    """Return what the last queries `(count, heads, size)` of a row see, by definition."""
+    group, count, length = HEADS // KV_HEADS, len(q), len(keys)
+    keys, values = (one.repeat_interleave(group, 1) for one in (keys, values))
+    scores = torch.einsum("qhd,khd->hqk", q, keys) * HEAD_DIM**-0.5
+    seen = torch.arange(length, device=q.device)[None] <= torch.arange(length - count, length, device=q.device)[:, None]
+    weights = scores.masked_fill(~seen, float("-inf")).softmax(-1)
+    return torch.einsum("hqk,khd->qhd", weights, values).flatten(1)
+
+
+def _hold(record: Record, name: str, got: torch.Tensor, due: torch.Tensor) -> None:
+    """Write down the relative error in the 2-norm; too great a one is a failure."""
+    error = float((got - due).norm() / due.norm())
+    record.note(f"{name}, relative error", error)
+    if not error <= TOLERANCE:
+        record.fail(f"{name}: relative error {error:.3g}")
 
 
 if __name__ == "__main__":

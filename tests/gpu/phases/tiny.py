@@ -34,24 +34,25 @@ def main() -> None:
 
 
 def _family(record: Record, family: str, model: str) -> None:
-    due = _tokens(model, platform="cpu")
+    due = generated(model, platform="cpu", **OPTIONS)
     wrong = []
     for graphs in MODES:
         for depth in (0, 1, 2):
             given = {"overlap_depth": depth, "graphs": graphs, **record.stand_in}
-            if _tokens(model, platform=record.platform, **given) != due:
+            if generated(model, platform=record.platform, **OPTIONS, **given) != due:
                 wrong.append(f"--graphs {graphs}, depth {depth}")
     record.note(f"{family}, ways that give the host's tokens", f"{9 - len(wrong)} of 9")
     if wrong:
         record.fail(f"{family}: other tokens than the host processor's with {'; '.join(wrong)}")
 
 
-def _tokens(model: str, **options):
+def generated(model: str, **options):
+    """Return the tokens of the prompts, two of them drawn."""
     from core import LLM, SamplingParams
 
     greedy = SamplingParams(temperature=0.0, max_tokens=16, ignore_eos=True)
     drawn = SamplingParams(temperature=1.0, seed=11, max_tokens=16, ignore_eos=True)
-    with LLM(model, **OPTIONS, **options) as llm:
+    with LLM(model, **options) as llm:
         found = llm.generate(PROMPTS, [greedy, drawn, greedy, drawn])
         return [one.outputs[0].token_ids for one in found]
 

@@ -15,6 +15,7 @@ from core.api.ranks import Ranks
 from core.api.states import StateRows
 from core.api.weights import WeightTensor
 from core.testing.conformance.subject import Subject
+from core.testing.conformance.tools.devices import with_twins
 from core.testing.conformance.tools.tiny_cases import BLOCK_SIZE, LoadedModel, TinyCase, sampled_cases
 from core.testing.tinymodels import FAMILIES, reference_model
 
@@ -113,7 +114,7 @@ class Decoder(LoadedModel):
             max_query_len=int(counts.max()),
             max_seq_len=int(lengths.max()),
         )
-        return batch, torch.from_numpy(np.concatenate(positions)).to(self.device)
+        return with_twins(batch, self.device), torch.from_numpy(np.concatenate(positions)).to(self.device)
 
 
 def decoder_cases(subject: Subject) -> list[TinyCase]:

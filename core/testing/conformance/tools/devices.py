@@ -6,8 +6,10 @@ from collections.abc import Iterable, Iterator, Set
 from dataclasses import replace
 from functools import partial
 
+import numpy as np
 import torch
 
+from core.api.attention import BatchView
 from core.api.descriptors import PlatformSpec
 from core.api.platform import Platform
 from core.api.verdict import ProbeResult
@@ -95,6 +97,13 @@ def _probe(platform: Subject) -> ProbeResult:
     except Exception as error:  # a broken platform is found by its own checks
         return ProbeResult(available=False, reason=f"it cannot be asked: {describe(error)}")
     return found
+
+
+def with_twins(batch: BatchView, device: torch.device) -> BatchView:
+    """Return a batch whose counts and lengths lie on the device as well."""
+    given = (batch.query_starts, batch.seq_lens)
+    starts, lengths = (torch.from_numpy(one.astype(np.int32)).to(device) for one in given)
+    return replace(batch, twins=(starts, lengths))
 
 
 def dtype_of(name: str) -> torch.dtype:

@@ -12,6 +12,7 @@ from torch import Tensor
 from core.api.attention import AttentionPlan, BatchView
 from core.api.descriptors import ModelSpec
 from core.testing.conformance.subject import Subject
+from core.testing.conformance.tools.devices import with_twins
 from core.testing.conformance.tools.tiny_cases import LoadedModel, TinyCase, sampled_cases
 from core.testing.tinyencoders import ENCODERS, reference_encoder
 
@@ -53,7 +54,7 @@ class Encoder(LoadedModel):
 
 def whole_prompts(lengths: Sequence[int], device: torch.device) -> BatchView:
     """Return the batch of a step that takes whole prompts and caches nothing."""
-    return BatchView(
+    batch = BatchView(
         query_starts=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32),
         seq_lens=np.array(lengths, np.int32),
         block_tables=torch.zeros(len(lengths), 1, dtype=torch.int32, device=device),
@@ -61,6 +62,7 @@ def whole_prompts(lengths: Sequence[int], device: torch.device) -> BatchView:
         max_query_len=max(lengths),
         max_seq_len=max(lengths),
     )
+    return with_twins(batch, device)
 
 
 def encoder_cases(subject: Subject) -> list[TinyCase]:

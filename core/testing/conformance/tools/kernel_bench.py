@@ -120,7 +120,7 @@ class KernelBench:
         found = self.run(mine)
         require(len(found) == len(form), f"{where}: it returns {len(found)} tensors, the reference {len(form)}")
         if all(isinstance(one, Tensor) and one.shape == like.shape for one, like in zip(found, form)):
-            found = self.shape.settle(exact, found, expected)
+            found = self.shape.settle(exact, [one.cpu() for one in found], expected)
         for number, (one, like, due) in enumerate(zip(found, form, expected)):
             self._require_close(one, like, due, f"{where}: output {number}")
         for place, held in enumerate(zip(mine, arguments, plain, exact)):
@@ -262,7 +262,8 @@ def within_rounding(first: Tensor, second: Tensor) -> bool:
 
 
 def _widened(one: Any) -> Any:
-    return _changed(one, lambda tensor: tensor.float().clone() if tensor.is_floating_point() else tensor.clone())
+    """Return a copy on the host, in float32: kernels of torch for other devices differ in what infinities become."""
+    return _changed(one, lambda tensor: (tensor.float() if tensor.is_floating_point() else tensor).cpu().clone())
 
 
 def _changed(one: Any, change: Callable[[Tensor], Tensor]) -> Any:

@@ -21,7 +21,7 @@ from core.api.attention import (
 from core.testing.conformance.device_samples import AttentionSample
 from core.testing.conformance.outcome import require
 from core.testing.conformance.subject import Subject
-from core.testing.conformance.tools.devices import device_of, dtype_of, largest_difference
+from core.testing.conformance.tools.devices import device_of, dtype_of, largest_difference, with_twins
 
 _TOLERANCE = {"float32": 2e-4, "bfloat16": 3e-2, "float16": 6e-3}
 _NARROW_TOLERANCE = {"float8": 8e-2, "int8": 5e-2}
@@ -266,7 +266,7 @@ class PagedBench:
             tables[place, :used] = blocks[:used]
             positions = np.arange(start, start + count)
             slots.append(blocks[positions // size] * size + positions % size)
-        return BatchView(
+        batch = BatchView(
             query_starts=np.concatenate([[0], np.cumsum(counts)]).astype(np.int32),
             seq_lens=lengths.astype(np.int32),
             block_tables=torch.from_numpy(tables).to(self.device),
@@ -274,6 +274,7 @@ class PagedBench:
             max_query_len=int(counts.max()),
             max_seq_len=int(lengths.max()),
         )
+        return with_twins(batch, self.device)
 
 
 def sinks_of(site: AttentionSite) -> Tensor:
