@@ -16,7 +16,7 @@ from core.api.facets import StepShape
 from core.layers.guard import blamed
 from core.plugins.drivers import describe
 from core.plugins.handed import GRAPH
-from core.worker.graphs import GraphedForward
+from core.worker.graphs import GraphedForward, Head, Headed
 from core.worker.inputs import Planner, StepInputs
 from core.worker.padded import PaddedMemory, mixed
 
@@ -41,6 +41,14 @@ class _FixedStep:
     inputs: StepInputs
     views: Sequence[BatchView]
     graph: Graph
+    headed: Headed | None = None
+    _cut: Headed = ()
+
+    def headed_of(self, tokens: int) -> Headed | None:
+        """Return what the head made of the first `tokens` of a step."""
+        if self.headed is not None and (not self._cut or len(self._cut[0]) != tokens):
+            self._cut = tuple(one[:tokens] for one in self.headed)
+        return self._cut or None
 
 
 class FixedForward(GraphedForward):
@@ -86,7 +94,13 @@ class FixedForward(GraphedForward):
         self._chosen: _FixedStep | None = None
         self._sizes: list[StepShape] = []
         self._fault = ""  # why nothing is captured
+        self._head: Head | None = None
+        self._headed: Headed | None = None  # by the first step that was captured, which is the largest
         self._prompts = prompts
+
+    def lead_to(self, head: Head) -> None:
+        """Have `head` captured behind the forward pass of steps of one token a row."""
+        self._head = head
 
     def prepare(self) -> None:
         """Capture the steps of all sizes that the facet names, the largest first."""
@@ -122,6 +136,7 @@ class FixedForward(GraphedForward):
     def forget(self) -> None:
         """Capture all graphs anew: they read weights that are no longer the model's."""
         self._steps.clear()
+        self._headed = None
         self.prepare()
 
     def plan(self, batch: BatchView) -> AttentionPlan:
@@ -197,16 +212,24 @@ class FixedForward(GraphedForward):
             plans=plans,
             batch=views[0],
             logit_indices=self._memory.positions[:0],
+            targets=self._memory.positions[:0],
             states=None if mixed(shape) else self._memory.states(shape.num_rows),
         )
-        return _FixedStep(shape, inputs, views, self._capture(inputs))
+        head = None if mixed(shape) or self._head is None else _SharedHead(self._head, self._headed)
+        graph = self._capture(inputs, head)
+        if head is not None:
+            self._headed = self._headed or head.made
+        return _FixedStep(shape, inputs, views, graph, head and head.made)
 
-    def _capture(self, step: StepInputs) -> Graph:
+    def _capture(self, step: StepInputs, head: _SharedHead | None) -> Graph:
         faults: list[Exception] = []
 
         def watched(step: Any) -> Tensor:
             try:
-                return self._forward(step)
+                hidden = self._forward(step)
+                if head is not None:
+                    head(hidden)
+                return hidden
             except Exception as error:
                 faults.append(error)
                 raise
@@ -224,12 +247,39 @@ class FixedForward(GraphedForward):
             self._replayable.refresh(plan, view)
 
     def _run(self, step: StepInputs) -> Tensor:
-        chosen, self._chosen = self._chosen, None
+        chosen, self._chosen, self.headed = self._chosen, None, None
         if chosen is None:
             return self._forward(step)
         self._memory.load(step, self._views, chosen.shape)
         self._refresh(chosen.inputs.plans, chosen.views)
-        return chosen.graph.replay(chosen.inputs)[: len(step.token_ids)]
+        tokens = len(step.token_ids)
+        hidden = chosen.graph.replay(chosen.inputs)[:tokens]
+        self.headed = chosen.headed_of(tokens)
+        return hidden
+
+
+class _SharedHead:
+    """A head whose results lie in the memory of those of a larger step: one step's are read before the next one runs.
+
+    Args:
+        memory: Results of the larger step; None: there is none, and results have memory of their own.
+
+    Attributes:
+        made: The results of the last call.
+    """
+
+    def __init__(self, head: Head, memory: Headed | None) -> None:
+        self._head, self._memory = head, memory
+        self.made: Headed | None = None
+
+    def __call__(self, hidden: Tensor) -> None:
+        found = self._head(hidden)
+        if self._memory is not None and len(found[0]) <= len(self._memory[0]):
+            shared = tuple(memory[: len(one)] for memory, one in zip(self._memory, found, strict=True))
+            for memory, one in zip(shared, found, strict=True):
+                memory.copy_(one)
+            found = shared
+        self.made = found
 
 
 def _told(error: Exception) -> str:

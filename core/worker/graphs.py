@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any, cast
 
 from core.api.errors import PluginError
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from core.layers.guard import Owners
     from core.worker.inputs import Planner, StepInputs
 
+Headed = tuple["Tensor", ...]
+Head = Callable[["Tensor"], Headed]
+"""Makes tensors of hidden states `(n, hidden)`, each `(n, ...)`."""
+
 
 class GraphedForward:
     """Runs each step with the graph of its shape, capturing it the first time.
@@ -25,6 +29,10 @@ class GraphedForward:
         forward: The model's own forward pass.
         owners: Whose the platform and the model are, for errors.
         decodes: Only steps of one token a row run by graphs.
+
+    Attributes:
+        headed: What the head of `lead_to` made of the last step's hidden states; None: the graph ended with these, or
+            there was none.
     """
 
     def __init__(self, facet: GraphFacet, forward: Forward, owners: Owners, *, decodes: bool = False) -> None:
@@ -32,6 +40,7 @@ class GraphedForward:
         self._handed = Handed(owners.platform)
         self._decodes = decodes
         self._graphs: dict[Hashable, Graph] = {}
+        self.headed: Headed | None = None
 
     def __call__(self, step: StepInputs) -> Tensor:
         """Return the final hidden states, `(tokens, hidden)`.
@@ -51,6 +60,9 @@ class GraphedForward:
             raise PluginError("CORE-P108", text) from error
         text = f"{self._owners.platform}: the graph of {self._owners.model} gave {shown(hidden)}"
         raise PluginError("CORE-P171", f"{text}; expected ({len(step.token_ids)}, hidden).")
+
+    def lead_to(self, head: Head) -> None:
+        """Have `head` captured behind the forward pass, where steps are captured in memory that stays."""
 
     def prepare(self) -> None:
         """Capture what is captured while the engine starts."""

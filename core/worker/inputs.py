@@ -31,6 +31,8 @@ class StepInputs:
         batch: The batch as attention sees it in the first group.
         logit_indices: `(positions,)` int64 on the device, the tokens that are sampled from: the last one of each row
             that samples, and with drafts all that it runs.
+        targets: `(positions,)` int64 on the device, numbers in the pool of tokens: where each sampled one goes. Empty
+            where the device shares the host's memory.
         token_types, arrays, states: As in `core.api.layers.StepInputs`.
     """
 
@@ -39,6 +41,7 @@ class StepInputs:
     plans: Sequence[AttentionPlan]
     batch: BatchView
     logit_indices: Tensor
+    targets: Tensor
     token_types: Tensor | None = None
     arrays: tuple[Mapping[str, Tensor], ...] = ()
     states: StateRows | None = None
@@ -65,6 +68,7 @@ class InputBuilder:
         self._stage = Stage(rows.transfers)
         self._tables = BatchTables(rows)
         self._ramp = np.arange(rows.block_tables.shape[1] + 1, dtype=np.int32)
+        self._twins: tuple[tuple[Tensor, ...], list[tuple[int, ...]], list[Tensor]] = ((), [], [])
 
     def build(self, step: StepPlan) -> StepInputs:
         """Return the inputs of a step with at least one row."""
@@ -80,7 +84,7 @@ class InputBuilder:
         further = (query_starts, seq_lens, *arrays) if arrays else ()
         of_rows = [step.rows, step.starts == 0] if self._rows.states else []
         self._write(token_rows, begins, sampled, further, of_rows)
-        token_ids, positions, places, last, *rest = self._stage.tensors
+        token_ids, positions, places, last, targets, *rest = self._stage.tensors
         held, rest = rest[: len(of_rows)], rest[len(of_rows) :]
         slots, twins = rest[: len(tables)], rest[len(tables) :]
         self._rows.read_tokens(self._stage.host[2], places, self._stage.host[0], token_ids)
@@ -89,15 +93,23 @@ class InputBuilder:
             for table, of_group, layers in zip(tables, slots, self._rows.layers, strict=True)
         ]
         if further:
-            views = _on_device(views, [_int32(twin, array) for twin, array in zip(twins, further, strict=True)])
+            views = _on_device(views, self._shaped(twins, further))
         return StepInputs(
             token_ids=token_ids,
             positions=positions,
             plans=[self._backend.plan(view) for view in views],
             batch=views[0],
             logit_indices=last,
+            targets=targets,
             states=self._states(held, query_starts, twins),
         )
+
+    def _shaped(self, twins: Sequence[Tensor], arrays: Sequence[np.ndarray]) -> list[Tensor]:
+        """Return the numbers of sections in the shapes of the arrays; while nothing changes these, as they were."""
+        tensors, shapes = self._stage.tensors, [array.shape for array in arrays]
+        if self._twins[0] is not tensors or self._twins[1] != shapes:
+            self._twins = tensors, shapes, [_int32(twin, array) for twin, array in zip(twins, arrays, strict=True)]
+        return self._twins[2]
 
     def _states(self, held: Sequence[Tensor], starts: np.ndarray, twins: Sequence[Tensor]) -> StateRows | None:
         """Return the rows for states; `twins` are query starts and more on a device with memory of its own."""
@@ -121,11 +133,12 @@ class InputBuilder:
             of_rows: Numbers of the rows.
         """
         tokens, table = len(token_rows), self._rows
-        groups = len(table.layers)
+        groups, apart = len(table.layers), table.transfers.apart
         numbers = (int32_section(array.size) for array in further)
         rows = (len(one) for one in of_rows)
-        self._stage.lay_out(tokens, tokens, tokens, len(sampled), *rows, *(tokens for _ in range(groups)), *numbers)
-        _, positions, places, last, *rest = self._stage.host
+        chosen = (len(sampled), len(sampled) if apart else 0)
+        self._stage.lay_out(tokens, tokens, tokens, *chosen, *rows, *(tokens for _ in range(groups)), *numbers)
+        _, positions, places, last, targets, *rest = self._stage.host
         for section, array in zip(rest, of_rows):
             section[:] = array
         rest = rest[len(of_rows) :]
@@ -139,6 +152,8 @@ class InputBuilder:
         np.multiply(token_rows, table.width, out=places)
         places += positions
         last[:] = sampled
+        if apart:
+            np.add(places[sampled], 1, out=targets)
         for section, array in zip(twins, further, strict=True):
             section.view(np.int32)[: array.size] = array.reshape(-1)
         self._stage.flush()

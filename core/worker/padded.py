@@ -13,6 +13,8 @@ from core.api.facets import StepShape
 from core.api.states import StateRows
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from core.worker.inputs import StepInputs
 
 
@@ -48,6 +50,7 @@ class PaddedMemory:
         self._rows = self._tokens = 0  # that are no padding
         self._width = 0  # columns that may hold blocks
         self._last: int | None = None  # the row that has the padding of a step with prompts
+        self._cut: tuple[tuple[int, int, int], list[Tensor]] = ((-1, -1, -1), [])
 
     def view(self, shape: StepShape, block_size: int, group: int, layers: frozenset[int] | None) -> BatchView:
         """Return the batch of a step of this shape, as the layers of a group see it."""
@@ -89,19 +92,13 @@ class PaddedMemory:
         batch, tokens = step.batch, len(step.token_ids)
         rows, width = batch.block_tables.shape
         starts, lengths = batch.on_device()
-        for into, given in (
-            (self.token_ids[:tokens], step.token_ids),
-            (self.positions[:tokens], step.positions),
-            (self.lengths[:rows], lengths),
-        ):
-            into.copy_(given, non_blocking=True)
-        self.host_lengths[:rows] = batch.seq_lens
+        given = [step.token_ids, step.positions, lengths, *(view.slots for view in views)]
+        given += [view.block_tables for view in views]
         if step.states is not None:
-            self.held[:rows].copy_(step.states.slots, non_blocking=True)
-            self.fresh[:rows].copy_(step.states.fresh, non_blocking=True)
-        for slots, table, view in zip(self.slots, self.tables, views, strict=True):
-            slots[:tokens].copy_(view.slots, non_blocking=True)
-            table[:rows, :width].copy_(view.block_tables, non_blocking=True)
+            given += [step.states.slots, step.states.fresh]
+        for into, one in zip(self._parts(rows, tokens, width), given, strict=True):
+            into.copy_(one, non_blocking=True)
+        self.host_lengths[:rows] = batch.seq_lens
         if self._width > width:
             self.tables[:, : max(rows, self._rows), width : self._width].zero_()
         self._pad(rows, tokens)
@@ -110,6 +107,21 @@ class PaddedMemory:
             self._mixed[: rows + 1].copy_(starts, non_blocking=True)
             self._host_mixed[: rows + 1] = batch.query_starts
             self._divide(shape, rows, tokens)
+
+    def _parts(self, rows: int, tokens: int, width: int) -> list[Tensor]:
+        """Return what a step of this size fills, in the order in which `load` gives it; as it was, for the same size.
+
+        Args:
+            width: Columns of its tables.
+        """
+        if self._cut[0] != (rows, tokens, width):
+            parts = [self.token_ids[:tokens], self.positions[:tokens], self.lengths[:rows]]
+            parts += [slots[:tokens] for slots in self.slots]
+            parts += [table[:rows, :width] for table in self.tables]
+            if self._nobodys is not None:
+                parts += [self.held[:rows], self.fresh[:rows]]
+            self._cut = (rows, tokens, width), parts
+        return self._cut[1]
 
     def _divide(self, shape: StepShape, rows: int, tokens: int) -> None:
         """Give what is behind so many rows and tokens of a step with prompts to its last row."""

@@ -89,13 +89,19 @@ class RowTable:
         else:
             out.copy_(self._flat[staged])
 
-    def write_tokens(self, rows: np.ndarray, positions: np.ndarray, tokens: Tensor) -> None:
-        """Store one token per entry: `tokens (n,)` at `positions (n,)` of `rows (n,)`, both int64."""
-        places = rows * self.width + positions
+    def write_tokens(
+        self, rows: np.ndarray, positions: np.ndarray, tokens: Tensor, staged: Tensor | None = None
+    ) -> None:
+        """Store one token per entry: `tokens (n,)` at `positions (n,)` of `rows (n,)`, both int64.
+
+        Args:
+            staged: `(n,)` int64, their numbers in the pool on a device with memory of its own; None: not there yet.
+        """
         if self._host is not None:
-            self._host[places] = tokens.numpy()
+            self._host[rows * self.width + positions] = tokens.numpy()
         else:
-            self._flat[self.to_device(places)] = tokens.to(torch.int32)
+            places = self.to_device(rows * self.width + positions) if staged is None else staged
+            self._flat.scatter_(0, places, tokens.to(torch.int32))
 
     def tables_of(self, rows: np.ndarray) -> np.ndarray:
         """Return the tables of `rows (n,)` as they are now, whatever later steps change: `(groups, n, columns)`."""

@@ -207,6 +207,8 @@ class Runner(StepRunner):
         self._sampler = sampler
         self._scorer = PromptScorer(model.logits, rows, sampler.params)
         super().__init__(model, backend, caches, rows, graphed)
+        if graphed is not None:
+            graphed.lead_to(self._head)
 
     def time(self, timer: Timer) -> None:
         """Have the phases of every step timed, or no longer (`untimed`)."""
@@ -240,22 +242,28 @@ class Runner(StepRunner):
     ) -> Enqueued:
         # A pure decode step samples from every token as it is.
         every = len(inputs.logit_indices) == len(hidden)
-        logits = self._model.logits(hidden if every else hidden[inputs.logit_indices])
+        headed = None if self._graphed is None or not every else self._graphed.headed
+        logits, best, tokens = headed or self._head(hidden if every else hidden[inputs.logit_indices])
         at = positions(plan, sampling, inputs.batch.seq_lens)
         flags = self._sampler.params.flags[at.rows]
         allowed = self.stages.allowed(plan, self._late) if plan.late else {}
         if allowed:
             flags[np.isin(at.rows, list(allowed))] |= Feature.CONSTRAINED
         batch = SampleBatch(at.rows, flags, at.outputs, at.known, self._rows.tokens, allowed, at.ahead)
-        sampled = self._sampler.sample(logits, batch)
+        sampled = self._sampler.sample(logits, batch, best, tokens)
         if plan.drafts is not None:
             return self._verified(sampled, at, inputs, allowed, prompt, result)
-        self._rows.write_tokens(at.rows, at.known, sampled.tokens)
+        self._rows.write_tokens(at.rows, at.known, sampled.tokens, inputs.targets)
         if not self.stages.listen:
             return _enqueued(sampled, at.places, prompt, result)
         # The host waits: participants act on the tokens before the next step begins.
         chosen, _ = self._read(sampled, prompt, result)
         return self._settled(chosen, at, result)
+
+    def _head(self, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return logits `(n, vocab)`, and of each row the best, `(n,)` float32, and its token, `(n,)` int64."""
+        logits = self._model.logits(hidden)
+        return logits, *self._sampler.best(logits)
 
     def _verified(
         self,

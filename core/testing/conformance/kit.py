@@ -121,7 +121,7 @@ def jobs(subject: Subject, level: Level) -> Iterator[Job]:
 
 
 def a_declared_accelerator_is_here(subject: Subject) -> None:
-    """This machine has an accelerator that the plugin declares, a platform that finds it, and the plugin's libraries."""
+    """This machine has an accelerator that the plugin declares, a platform that finds it, and its libraries."""
     if absent := _libraries(subject):
         raise Unavailable(f"it needs the module {', '.join(absent)}, which is not installed")
     named = _declared(subject.descriptor) - {"cpu"}

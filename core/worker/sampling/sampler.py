@@ -109,10 +109,20 @@ class Sampler:
                     failed = Feature.PLUGGED if new.row in plugged.failed else 0
                     self.params.flags[new.row] |= plugged.feature | failed
 
-    def sample(self, logits: Tensor, batch: SampleBatch) -> Sampled:
-        """Choose from `logits (n, vocab)`, any float dtype."""
-        features = batch.features
+    def best(self, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the greatest logit of each row of `logits (n, vocab)`, float32, and its token, int64: `(n,)` each."""
+        best: Tensor
+        tokens: Tensor
         best, tokens = self._argmax(logits)
+        return best, tokens
+
+    def sample(self, logits: Tensor, batch: SampleBatch, best: Tensor, tokens: Tensor) -> Sampled:
+        """Choose from `logits (n, vocab)`, any float dtype.
+
+        Args:
+            best, tokens: As `best` returns them of these logits; `tokens` are overwritten where others are chosen.
+        """
+        features = batch.features
         sampled = Sampled(tokens)
         sampled.check(None, best)
         if not features & (Feature.RANDOM | Feature.WORKED_ON):
@@ -188,9 +198,7 @@ class Sampler:
                 out.fail({int(part.places[i]): message for i, message in errors.items()})
 
     def _choose(self, logits: Tensor, part: _Part, out: Sampled) -> Tensor:
-        best: Tensor
-        tokens: Tensor
-        best, tokens = self._argmax(logits)
+        best, tokens = self.best(logits)
         out.check(part.places, best)
         batch = part.batch
         random = batch.using(Feature.RANDOM)

@@ -43,7 +43,7 @@ class SamplerBench:
         return SampleBatch(rows, self.sampler.params.flags[rows], outputs, known, self.rows.tokens)
 
     def sample(self, rows, logits):
-        sampled = self.sampler.sample(logits, self.batch(rows))
+        sampled = self.sampler.sample(logits, self.batch(rows), *self.sampler.best(logits))
         return sampled.read(self.transfers.fetch(sampled.tensors()).result())
 
     def logits_after(self, rows, logits):

@@ -89,7 +89,9 @@ def _attention(record: Record, candidate: Any, device: torch.device, queue: Any,
     layer = backend.layer(site)
     for title, (rows, length, count) in STEPS.items():
         batch = _batch(rows, length, count, device)
-        cache = torch.zeros(rows * (length // BLOCK_SIZE), *backend.kv_layout(site).block_shape, device=device).bfloat16()
+        cache = torch.zeros(
+            rows * (length // BLOCK_SIZE), *backend.kv_layout(site).block_shape, device=device
+        ).bfloat16()
         plan = backend.plan(batch)
         keys, values = (torch.randn(rows * length, KV_HEADS, HEAD_DIM, device=device).bfloat16() for _ in range(2))
         layer.write_kv(keys, values, cache, backend.plan(_batch(rows, length, length, device)))

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+
 class Record:
     """The JSON file of a phase, written anew with every figure.
 
