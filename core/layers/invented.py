@@ -24,17 +24,18 @@ def invented_part(form: WeightForm, outputs: int, inputs: int, random: torch.Gen
     Where core does not know the codes of the form, they are plain numbers, which products take for an update, too.
     Plain numbers stay on the device that draws them, codes come to the host, as those of a checkpoint do.
     """
-    drawn, shape = {"generator": random, "device": random.device}, (outputs, inputs)
+    device, shape = random.device, (outputs, inputs)
     if form.codes in _FLOATS:
-        codes = torch.randn(shape, **drawn).to(_FLOATS[form.codes])
+        codes = torch.randn(shape, generator=random, device=device).to(_FLOATS[form.codes])
     elif form.codes in _TABLES:
-        codes = torch.randint(0, _NIBBLES, shape, dtype=torch.uint8, **drawn)
+        codes = torch.randint(0, _NIBBLES, shape, generator=random, dtype=torch.uint8, device=device)
     elif form.codes == "int":
         low = 0 if form.zeros else -(2 ** (form.bits - 1))
         kind = torch.uint8 if form.zeros else torch.int8
-        codes = torch.randint(low, low + 2**form.bits, shape, dtype=torch.int16, **drawn).to(kind)
+        high = low + 2**form.bits
+        codes = torch.randint(low, high, shape, generator=random, dtype=torch.int16, device=device).to(kind)
     else:
-        return Part(PLAIN, torch.randn(shape, **drawn) * INVENTED)
+        return Part(PLAIN, torch.randn(shape, generator=random, device=device) * INVENTED)
     runs = -(-inputs // form.inputs) if form.inputs else 1
     scales = (-(-outputs // form.outputs) if form.outputs else 1, runs)
     part = Part(form, codes.cpu(), _scales(form, scales))

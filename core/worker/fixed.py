@@ -216,12 +216,13 @@ class FixedForward(GraphedForward):
             states=None if mixed(shape) else self._memory.states(shape.num_rows),
         )
         head = None if mixed(shape) or self._head is None else _SharedHead(self._head, self._headed)
-        graph = self._capture(inputs, head)
+        graph = self._followed(inputs, head)
         if head is not None:
             self._headed = self._headed or head.made
-        return _FixedStep(shape, inputs, views, graph, head and head.made)
+        return _FixedStep(shape, inputs, views, graph, None if head is None else head.made)
 
-    def _capture(self, step: StepInputs, head: _SharedHead | None) -> Graph:
+    def _followed(self, step: StepInputs, head: _SharedHead | None) -> Graph:
+        """Capture the forward pass, and the head behind it."""
         faults: list[Exception] = []
 
         def watched(step: Any) -> Tensor:
