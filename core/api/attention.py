@@ -64,7 +64,7 @@ class AttentionSite:
     scale: float
     window: int | None = None
     softcap: float | None = None
-    bias: Callable[[int], Tensor] | None = None
+    bias: Callable[[int, torch.device], Tensor] | None = None
     sinks: bool = False
     chunk: int | None = None
     value_dim: int | None = None

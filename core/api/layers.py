@@ -12,6 +12,7 @@ V = TypeVar("V", "Sequence[float]", "Tensor")
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    import torch
     from torch import Tensor
 
     from core.api.attention import AttentionPlan
@@ -641,13 +642,13 @@ class LayerBuilder(Protocol):
         head_dim: int,
         scale: float,
         window: int | None = None,
-        bias: Callable[[int], Tensor] | None = None,
+        bias: Callable[[int, torch.device], Tensor] | None = None,
     ) -> Attention:
         """Return attention in which every token of a prompt sees every other. It has no KV layer.
 
         Args:
             window: A query at position p sees positions from p - window // 2 to p + window // 2.
-            bias: Returns `(heads, length, length)` for a prompt's length: what is added to the scaled scores of
-                each query (rows) and key. The shape's features then name `position_bias`.
+            bias: Returns `(heads, length, length)` on the device, for a prompt's length: what is added to the scaled
+                scores of each query (rows) and key. The shape's features then name `position_bias`.
         """
         ...

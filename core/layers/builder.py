@@ -566,7 +566,7 @@ class Builder:
         head_dim: int,
         scale: float,
         window: int | None = None,
-        bias: Callable[[int], Tensor] | None = None,
+        bias: Callable[[int, torch.device], Tensor] | None = None,
     ) -> EncoderModule:
         """Return attention within the prompts of a step.
 

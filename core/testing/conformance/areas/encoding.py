@@ -45,9 +45,8 @@ def position_biases_match_reference(subject: Subject) -> None:
     spec = _spec(subject)
     if "position_bias" not in spec.features:
         raise NotApplicable("it does not declare position_bias")
-    device = device_of(subject)
 
-    def bias(length: int) -> Tensor:
+    def bias(length: int, device: torch.device) -> Tensor:
         ramp = torch.arange(length, device=device)
         return torch.stack([torch.sin((ramp - ramp[:, None]) * (head + 1.0)) * 2 for head in range(4)])
 

@@ -238,7 +238,7 @@ def encode_plainly(q: Tensor, k: Tensor, v: Tensor, starts: Sequence[int], site:
         keys, values = (x[begin:end].float().repeat_interleave(groups, dim=1) for x in (k, v))
         scores = torch.einsum("qhd,khd->hqk", q[begin:end].float(), keys) * site.scale
         if site.bias is not None:
-            scores = scores + site.bias(end - begin).float()
+            scores = scores + site.bias(end - begin, scores.device).float()
         if site.window is not None:
             ramp = torch.arange(end - begin, device=q.device)
             scores = scores.masked_fill((ramp[:, None] - ramp).abs() > site.window // 2, -torch.inf)

@@ -24,7 +24,7 @@ def test_each_pair_gets_what_its_distance_adds(share, own):
     table = torch.randn(32, 4)
     config = SimpleNamespace(distance_rows=32, num_heads=4)
     layers = {"embedding": lambda *sizes, shard: lambda ids: table[ids], "heads": lambda *heads: share}
-    found, rows = Distances(config, SimpleNamespace(**layers))(40), buckets(40, 32)
+    found, rows = Distances(config, SimpleNamespace(**layers))(40, torch.device("cpu")), buckets(40, 32)
     assert found.shape == (share.heads, 40, 40)
     for query, key in ((0, 0), (0, 39), (39, 0), (17, 30), (30, 17)):
         assert torch.equal(found[:, query, key], table[rows[key - query + 39], own])

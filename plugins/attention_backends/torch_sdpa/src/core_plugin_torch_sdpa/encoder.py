@@ -51,7 +51,7 @@ class TorchSdpaEncoder:
         local = self._local(length, like)
         if self._site.bias is None:
             return local
-        bias = self._site.bias(length).to(like.dtype)
+        bias = self._site.bias(length, like.device).to(like.dtype)
         return bias if local is None else bias + local
 
     def _local(self, length: int, like: Tensor) -> Tensor | None:

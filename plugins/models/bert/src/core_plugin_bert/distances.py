@@ -25,9 +25,9 @@ class Distances:
         self.table = build.embedding(c.distance_rows, c.num_heads, "encoder.relative_attention_bias", shard=None)
         self.share = build.heads(c.num_heads, c.num_heads)
 
-    def __call__(self, length: int) -> Tensor:
+    def __call__(self, length: int, device: torch.device) -> Tensor:
         """Return `(heads, length, length)`: a row for each query, a column for each key."""
-        by_head = self.table(buckets(length, self.rows)).t()
+        by_head = self.table(buckets(length, self.rows).to(device)).t()
         by_distance = self.share.of(by_head)  # (heads, 2 * length - 1), the key far behind first
         return by_distance.unfold(1, length, 1).flip(1)
 

@@ -160,8 +160,12 @@ class PagedLayer(ABC):
         return self._attend(dense_heads(q), kv, plan).reshape(q.shape[0], -1)
 
     def _stored(self, x: Tensor, *, key: bool) -> Tensor:
-        """Return keys, or values, as numbers of the cache."""
-        return x.to(self._ctx.kv_dtype)
+        """Return keys, or values, as numbers of the cache: what is too large for float8 becomes its largest."""
+        dtype = self._ctx.kv_dtype
+        if dtype.itemsize == 1:  # torch before 2.13 makes it no number
+            most = torch.finfo(dtype).max
+            x = x.clamp(-most, most)
+        return x.to(dtype)
 
     @abstractmethod
     def _attend(self, q: Tensor, kv: Tensor, plan: PagedPlan) -> Tensor:

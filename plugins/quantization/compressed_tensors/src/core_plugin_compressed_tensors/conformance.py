@@ -160,7 +160,7 @@ def _floats(
     weights: Numbers, size: tuple[int, int], rng: torch.Generator, more: dict[str, Tensor]
 ) -> tuple[dict[str, Tensor], Tensor]:
     rows, inputs = size
-    codes = (torch.randn(size, generator=rng) * 100).to(torch.float8_e4m3fn)
+    codes = (torch.randn(size, generator=rng) * 100).clamp(-448, 448).to(torch.float8_e4m3fn)
     block = weights.get("block_structure", (1, inputs))
     shape = (1,) if weights["strategy"] == "tensor" else (-(-rows // block[0]), -(-inputs // block[1]))
     scales = (torch.rand(shape, generator=rng) + 0.1) / 64
@@ -179,7 +179,7 @@ def _runs(
         codes = torch.randint(0, 16, size, generator=rng)
         tensors["weight_packed"], values = (codes[:, ::2] | codes[:, 1::2] << 4).to(torch.uint8), E2M1[codes]
     else:
-        tensors["weight"] = (torch.randn(size, generator=rng) * 100).to(torch.float8_e4m3fn)
+        tensors["weight"] = (torch.randn(size, generator=rng) * 100).clamp(-448, 448).to(torch.float8_e4m3fn)
         values = tensors["weight"].float()
     if layout == "nvfp4-pack-quantized":
         scales = (torch.rand(rows, runs, generator=rng) * 100 + 1).to(torch.float8_e4m3fn)

@@ -77,7 +77,7 @@ def encoded(
     quantization: Mapping[str, Any], size: tuple[int, int], rng: torch.Generator
 ) -> tuple[dict[str, Tensor], Tensor]:
     """Return a random weight as a checkpoint stores it, and the values that it means."""
-    codes = (torch.randn(size, generator=rng) * 100).to(torch.float8_e4m3fn)
+    codes = (torch.randn(size, generator=rng) * 100).clamp(-448, 448).to(torch.float8_e4m3fn)
     name, scale, spread = _scales(size, quantization, rng)
     tensors = {"weight": codes, name: scale}
     if quantization.get("activation_scheme") == "static":

@@ -55,6 +55,6 @@ def encoded(
         codes = torch.randint(0, 16, size, generator=rng)
         packed, values = (codes[:, ::2] | codes[:, 1::2] << 4).to(torch.uint8), E2M1[codes]
     else:
-        packed = (torch.randn(size, generator=rng) * 100).to(torch.float8_e4m3fn)
+        packed = (torch.randn(size, generator=rng) * 100).clamp(-448, 448).to(torch.float8_e4m3fn)
         values = packed.float()
     return {"weight": packed, "weight_scale": exponents}, values * scales

@@ -128,7 +128,7 @@ def encoded(given: Mapping[str, Any], size: tuple[int, int], rng: torch.Generato
     if "Int8" in name:
         codes = torch.randint(-127, 128, size, generator=rng).to(torch.int8)
     else:
-        codes = (torch.randn(size, generator=rng) * 100).to(torch.float8_e4m3fn)
+        codes = (torch.randn(size, generator=rng) * 100).clamp(-448, 448).to(torch.float8_e4m3fn)
     stored = {"_weight_qdata": codes, "_weight_scale": scales}
     if name == "Int8WeightOnlyConfig":  # as torchao 0.18 has it
         stored["_weight_zero_point"] = torch.zeros(scales.shape, dtype=torch.int8)
@@ -183,7 +183,7 @@ def _runs(given: Mapping[str, Any], size: tuple[int, int], rng: torch.Generator)
         if data.get("step"):
             further["_weight_act_per_tensor_scale"] = torch.tensor(ACTIVATIONS)
     if data.get("weight_dtype") == FP8:
-        codes = (torch.randn(size, generator=rng) * 100).to(torch.float8_e4m3fn)
+        codes = (torch.randn(size, generator=rng) * 100).clamp(-448, 448).to(torch.float8_e4m3fn)
         values = codes.float()
     else:
         nibbles = torch.randint(0, 16, size, generator=rng)
