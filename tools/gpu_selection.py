@@ -190,7 +190,7 @@ def page() -> str:
             "",
             "Written by `tools/gpu_selection.py` from the descriptors of this repository's distributions: the choice",
             "that a start makes, for cards as their drivers describe them. It says what is chosen, not how fast it is:",
-            "[nothing has been measured on a card yet](benchmarks-gpu.md). How plugins are chosen:",
+            "[what an H100 did](benchmarks-gpu.md). How plugins are chosen:",
             "[selection](selection.md). What a machine really gets: `core plugins why MODEL`.",
             "",
             "## Cards",

@@ -1,4 +1,4 @@
-"""What only a GPU shows, in ten minutes: `make test-gpu`, or `python tests/gpu/run.py [--out FOLDER] [PHASE ...]`.
+"""What only a GPU shows, in a quarter of an hour at most: `make test-gpu`, or `python tests/gpu/run.py [--out FOLDER] [PHASE ...]`.
 
 Each phase is a process of its own with a limit of time, and writes `FOLDER/PHASE.json` first thing and again when it
 knows more, so that what was measured is there even if the next figure never comes. Without a GPU one line says so and
@@ -30,12 +30,12 @@ class Phase(NamedTuple):
 
 PHASES = (
     Phase("start", 40, "imports, the device, its bandwidth"),
-    Phase("kernels", 60, "norms and gates at real shapes against float64"),
-    Phase("kit", 90, "the conformance kit on the device: kernels, attention, formats, models"),
-    Phase("families", 60, "a tiny model of every family: the host processor's tokens"),
-    Phase("tiny", 50, "tiny models: --graphs none, decode and full, depth 0, 1 and 2, and the host processor's tokens"),
-    Phase("speed", 150, "random weights of 1B and 8B: decode, 256 at once, prompts of 8k, host time, start"),
-    Phase("peer", 60, "transformers' continuous batching on the same model"),
+    Phase("kernels", 60, "attention, norms and gates at real shapes against float64"),
+    Phase("kit", 240, "the conformance kit on the device: kernels, attention, formats, models"),
+    Phase("families", 180, "a tiny model of every family: the host processor's tokens"),
+    Phase("tiny", 90, "tiny models: --graphs none, decode and full, depth 0, 1 and 2, and the host processor's tokens"),
+    Phase("speed", 300, "eight models of real sizes: decode, 256 at once, prompts of 8k, phases of a step, start"),
+    Phase("peer", 90, "transformers' continuous batching on the same model"),
 )
 
 
