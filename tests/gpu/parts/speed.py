@@ -67,6 +67,8 @@ def _measure(model: str, options: dict[str, Any], sizes: dict[str, int], figures
         began = time.perf_counter()
         _run(llm, 2, sizes["long"], 1)
         figures.note(f"prompts of {sizes['long']}, tokens/s", 2 * sizes["long"] / (time.perf_counter() - began))
+        for title, asked in (("a step", (sizes["rows"], 16, 9)), ("a prompt", (1, sizes["long"], 1))):
+            figures.note(f"kernels of {title} that take longest, us", _longest(llm, *asked))
 
 
 def _rate(llm: Any, rows: int, prompt: int, out: int, figures: Figures, name: str) -> float:
@@ -80,6 +82,19 @@ def _rate(llm: Any, rows: int, prompt: int, out: int, figures: Figures, name: st
     whole = time.perf_counter() - first
     figures.note(f"{name}, phases of a step, us", llm.call("profile", False))
     return rows * out / max(1e-9, whole - (first - began))
+
+
+def _longest(llm: Any, rows: int, prompt: int, out: int) -> dict[str, int]:
+    """Return what took longest on the device, of all tokens behind the first ones together: name -> microseconds."""
+    from torch.profiler import ProfilerActivity, profile, supported_activities
+
+    activities = supported_activities() - {ProfilerActivity.CPU}
+    if not activities:
+        return {}
+    with profile(activities=activities) as found:
+        _run(llm, rows, prompt, out)
+    times = {event.key[:80]: int(event.self_device_time_total) for event in found.key_averages()}
+    return dict(sorted(times.items(), key=lambda pair: -pair[1])[:14])
 
 
 def _run(llm: Any, rows: int, prompt: int, out: int) -> None:
