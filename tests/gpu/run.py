@@ -1,4 +1,4 @@
-"""What only a GPU shows, in a quarter of an hour at most: `make test-gpu`, or `python tests/gpu/run.py [--out FOLDER] [PHASE ...]`.
+"""What only a GPU shows, in a quarter of an hour: `make test-gpu`, or `python tests/gpu/run.py [--out FOLDER] [PHASE]`.
 
 Each phase is a process of its own with a limit of time, and writes `FOLDER/PHASE.json` first thing and again when it
 knows more, so that what was measured is there even if the next figure never comes. Without a GPU one line says so and

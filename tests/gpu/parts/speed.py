@@ -67,8 +67,8 @@ def _measure(model: str, options: dict[str, Any], sizes: dict[str, int], figures
         began = time.perf_counter()
         _run(llm, 2, sizes["long"], 1)
         figures.note(f"prompts of {sizes['long']}, tokens/s", 2 * sizes["long"] / (time.perf_counter() - began))
-        for title, asked in (("a step", (sizes["rows"], 16, 9)), ("a prompt", (1, sizes["long"], 1))):
-            figures.note(f"kernels of {title} that take longest, us", _longest(llm, *asked))
+        for title, asked in (("9 steps", (sizes["rows"], 16, 9)), ("a prompt", (1, sizes["long"], 1))):
+            figures.note(f"{title}: kernels that take longest, us", _longest(llm, *asked))
 
 
 def _rate(llm: Any, rows: int, prompt: int, out: int, figures: Figures, name: str) -> float:
@@ -85,7 +85,7 @@ def _rate(llm: Any, rows: int, prompt: int, out: int, figures: Figures, name: st
 
 
 def _longest(llm: Any, rows: int, prompt: int, out: int) -> dict[str, int]:
-    """Return what took longest on the device, of all tokens behind the first ones together: name -> microseconds."""
+    """Return the kernels that took longest while so many requests were answered: name -> microseconds together."""
     from torch.profiler import ProfilerActivity, profile, supported_activities
 
     activities = supported_activities() - {ProfilerActivity.CPU}
