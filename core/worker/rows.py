@@ -103,9 +103,13 @@ class RowTable:
             places = self.to_device(rows * self.width + positions) if staged is None else staged
             self._flat.scatter_(0, places, tokens.to(torch.int32))
 
-    def tables_of(self, rows: np.ndarray) -> np.ndarray:
-        """Return the tables of `rows (n,)` as they are now, whatever later steps change: `(groups, n, columns)`."""
-        copied: np.ndarray = self.block_tables[:, rows]
+    def tables_of(self, rows: np.ndarray, longest: int) -> np.ndarray:
+        """Return the tables of `rows (n,)` as they are now, whatever later steps change: `(groups, n, columns)`.
+
+        Args:
+            longest: Tokens whose blocks are asked for.
+        """
+        copied: np.ndarray = self.block_tables[:, rows, : -(-longest // self.block_size)]
         return copied
 
     def blocks_of(self, row: int, num_tokens: int) -> np.ndarray:

@@ -135,7 +135,8 @@ class StepRunner(ABC):
             enqueued.finish(pending.result())
             self._taint(plan, result.errors)
             return Done(result)
-        tables = self._rows.tables_of(plan.rows)  # what failed is known later, when its row may be another's
+        # What failed is known later, when its row may be another's.
+        tables = self._rows.tables_of(plan.rows, int((plan.starts + plan.counts).max()))
 
         def finished(arrays: list[np.ndarray]) -> StepResult:
             enqueued.finish(arrays)
