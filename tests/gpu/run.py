@@ -35,7 +35,7 @@ PHASES = (
     Phase("families", 180, "a tiny model of every family: the host processor's tokens"),
     Phase("tiny", 90, "tiny models: --graphs none, decode and full, depth 0, 1 and 2, and the host processor's tokens"),
     Phase("speed", 300, "eight models of real sizes: decode, 256 at once, prompts of 8k, phases of a step, start"),
-    Phase("peer", 90, "transformers' continuous batching on the same model"),
+    Phase("peer", 150, "transformers' continuous batching on the same model"),
 )
 
 

@@ -27,7 +27,7 @@ def test_without_a_gpu_one_line_says_so_and_nothing_is_run(tmp_path):
 
 @pytest.mark.exhaustive
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("phase", ["start", "tiny", "speed", "peer"])
+@pytest.mark.parametrize("phase", ["start", "families", "tiny", "speed", "peer"])
 def test_a_phase_writes_its_figures_down(plugins, tmp_path, phase):
     """Shapes are tiny: what is tried is the script."""
     plugins("fake_accelerator")

@@ -17,7 +17,7 @@ def main() -> None:
     for engine in ("core", "transformers"):
         file = Path(sys.argv[2]).with_name(f"peer-{engine}.txt")
         file.unlink(missing_ok=True)
-        side_by_side(record, "peer", [f"{engine}|{file}"], each=1, seconds=60)
+        side_by_side(record, "peer", [f"{engine}|{file}"], each=1, seconds=75)
         if file.is_file():
             rates[engine] = float(file.read_text())
             record.note(f"1B, 64 requests, {engine}, tokens/s", rates[engine])
