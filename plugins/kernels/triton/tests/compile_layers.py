@@ -17,7 +17,7 @@ from core_plugin_kernels_triton.products.cards import Card
 from core_plugin_kernels_triton.products.kernels.kinds import MICROSCALED, OPENED
 from core_plugin_kernels_triton.products.rounding import kind_of
 from core_plugin_kernels_triton.products.stored import BLOCKS, stored
-from core_plugin_kernels_triton.recurrent import attention, conv, scan
+from core_plugin_kernels_triton.recurrent import attention, chunks, conv, prompts, scan, steps
 from core_plugin_kernels_triton.tables import sizes
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
@@ -26,6 +26,7 @@ from core.api import WeightForm
 from core.api.attention import AttentionContext, LatentSite
 
 NAMES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
+KINDS = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 
 
 def target_of(name):
@@ -90,10 +91,9 @@ def latent(dtype, sections):
     """Yield the same of latent attention: DeepSeek V3's sizes, caches of the compute dtype and of float8."""
     table = sizes("latent", sections)
     form.tiles = lambda device: table
-    kinds = {name: kind for kind, name in ((torch.bfloat16, "bf16"), (torch.float16, "fp16"), (torch.float32, "fp32"))}
     for float8 in (False, True):
-        kept = torch.float8_e4m3fn if float8 else kinds[dtype]
-        context = AttentionContext(torch.device("cpu"), kinds[dtype], kept, 16)
+        kept = torch.float8_e4m3fn if float8 else KINDS[dtype]
+        context = AttentionContext(torch.device("cpu"), KINDS[dtype], kept, 16)
         f = form.form_of(LatentSite(0, 128, 512, 64, 128, 128, 1.0), context)
         types = {**dict.fromkeys(("q", "q_rope", "out", "x"), f"*{dtype}"), "kv": "*u8" if float8 else f"*{dtype}"}
         types |= dict.fromkeys(("tables", "starts", "lengths", "picked"), "*i32")
@@ -140,16 +140,33 @@ def recurrent(dtype, sections):
     yield "conv", conv.conv_kernel, {**types, "memory": f"*{dtype}"}, constants, {"num_warps": 4}
     yield "conv state", conv.conv_state_kernel, {**types, "memory": f"*{dtype}"}, constants, {"num_warps": 4}
     tile = table["attention"]
-    for chunk, delta, per_key in ((1, True, False), (1, False, True), (tile["chunk"], True, False)):
-        constants = {"DELTA": delta, "PER_KEY": per_key, "CHUNK": chunk, "FEWEST": 0 if per_key else tile["fewest"]}
+    for delta, per_key in ((True, False), (False, True)):
+        constants = {"DELTA": delta, "PER_KEY": per_key, "FEWEST": 0 if per_key else tile["fewest"]}
         constants |= {"BLOCK_K": 128, "BLOCK_V": tile["values"]} | ({} if delta else {"beta": None})
-        yield f"linear {chunk}{delta:d}", attention.linear_kernel, types, constants, {"num_warps": 4}
+        yield f"linear {delta:d}", attention.linear_kernel, types, constants, {"num_warps": 4}
+    yield from by_chunks(dtype, table, types)
     tile = table["scan"]
     constants = {"BLOCK": tile["tile"] // 16, "STATE": 16, "FEWEST": tile["fewest"]}
     yield "scan", scan.scan_kernel, types, constants, {"num_warps": 4}
     constants |= {"CHUNK": tile["chunk"], "BLOCK": tile["chunked"] // (tile["chunk"] * 16)}
     yield "scan by chunks", scan.chunk_kernel, types, constants, {"num_warps": 4}
     yield "gated", scan.gated_kernel, types, {"BLOCK": table["gated"]["channels"]}, {"num_warps": 4}
+
+
+def by_chunks(dtype, table, types):
+    """Yield the same of linear attention by chunks: Qwen3-Next's, the widest keys, and Mamba 2."""
+    tile = table["chunks"]
+    for delta, key_dim, value_dim in ((True, 128, 128), (True, 256, 256), (False, 128, 64)):
+        form = prompts.form_of(tile, KINDS[dtype], key_dim, value_dim)
+        scratch = dict.fromkeys(("pseudo", "reads", "queries"))
+        kinds = {**types, "kept": "*fp32"} | dict.fromkeys(scratch, "*fp32" if form.wide else "*bf16")
+        same = {"DELTA": delta, "FEWEST": table["attention"]["fewest"], **form.constants()}
+        same |= {} if delta else {"beta": None, **scratch}
+        options = {"num_warps": tile["warps"], "num_stages": tile["stages"]}
+        yield f"chunk {key_dim}{delta:d}", chunks.chunk_kernel, kinds, {**same, "BLOCK": form.block}, options
+        same |= {"BLOCK_K": form.keys, "BLOCK_V": form.values}
+        options = {"num_warps": tile["step_warps"], "num_stages": tile["step_stages"]}
+        yield f"step {key_dim}{delta:d}", steps.step_kernel, kinds, same, options
 
 
 def other_forms(dtype, sections):

@@ -14,9 +14,11 @@ from torch.nn.functional import normalize
 from core.api.states import State, StateRows
 from core.ops import recurrent as reference
 
+LAUNCH = {"warps": 4, "stages": 1, "step_warps": 4, "step_stages": 1}
 SMALL = {
     "conv": {"tokens": 4, "channels": 4},
-    "attention": {"chunk": 16, "fewest": 8, "values": 16},
+    "attention": {"fewest": 8, "values": 16},
+    "chunks": {"tokens": 32, "columns": 16, "values": 16, "scratch": 256, "tf32x3": 0} | LAUNCH,
     "scan": {"tile": 16, "chunk": 4, "fewest": 8, "chunked": 64},
     "gated": {"channels": 4},
 }

@@ -1,0 +1,134 @@
+"""Linear attention of rows with many tokens: the launches of `chunks` and `steps`, and the memory between them.
+
+The tokens of a step go through both launches in windows, so that what lies between takes no more than the `scratch` of
+the table, in MiB; a row that a window cuts goes on from its state.
+
+Work and bytes, of C tokens of a chunk, a head of key size K and value size V, and B bytes of a number (2 in bfloat16,
+else 4); delta rule in brackets:
+
+- `chunk_kernel`, a program for each chunk and head: products of C C K [3 more], C C V [1 more], and [4 to 12 of C C C
+  for the inverse of chunks of 32 to 128, 15 steps of substitution]. Reads q, k, v; writes 8 bytes a token, P X, and
+  [C (2 K + V) B bytes].
+- `step_kernel`, a program for each row, head and `values` columns of V, which does one step for each chunk, behind each
+  other: products of C K V, two [three]; all are with or for the state, none is among tokens. Reads what was written
+  (keys and reads once for each program of a head), and the state once; writes out, and the state once.
+
+A prompt of 8192 tokens with 32 heads of 128 by 128 (Qwen3-Next) in bfloat16, chunks of 64: 4096 programs, then 128
+steps of 64 programs; 200 MB between them, in one window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import torch
+import triton.language as tl
+from torch import Tensor
+
+from core_plugin_kernels_triton.launch import launch
+from core_plugin_kernels_triton.ops.tiles import power_of_two
+from core_plugin_kernels_triton.recurrent.chunks import chunk_kernel
+from core_plugin_kernels_triton.recurrent.rows import tiles
+from core_plugin_kernels_triton.recurrent.steps import step_kernel
+
+TOKEN = 8
+"""Bytes of scratch memory that each token of each head takes besides numbers of the dtype of products."""
+
+
+class Form(NamedTuple):
+    """What the kernels are compiled for.
+
+    Attributes:
+        chunk: Tokens of a chunk.
+        keys, values: Rows and columns of a state that one program has.
+        block: Columns of keys and values that a chunk takes at a time.
+        wide: Whether products are of float32: bfloat16 goes as it is, and float16 has too few exponents for a state.
+        precision: How a device multiplies float32.
+    """
+
+    chunk: int
+    keys: int
+    values: int
+    block: int
+    wide: bool
+    precision: str
+
+    def constants(self) -> dict[str, Any]:
+        """Return what both kernels take as constants."""
+        kind = tl.float32 if self.wide else tl.bfloat16
+        return {"CHUNK": self.chunk, "TYPE": kind, "PRECISION": self.precision}
+
+
+def form_of(table: Mapping[str, int], dtype: torch.dtype, key_dim: int, value_dim: int) -> Form:
+    """Return the form for activations of a dtype: wide numbers get chunks, and wide keys columns, that are smaller."""
+    wide, keys = dtype != torch.bfloat16, max(16, power_of_two(key_dim))
+    values = min(table["values"] * 128 // max(128, keys), power_of_two(value_dim))
+    split = table["tf32x3"] and dtype != torch.float32
+    return Form(
+        chunk=max(16, table["tokens"] // 2 if wide else table["tokens"]),
+        keys=keys,
+        values=max(16, values),
+        block=max(16, min(table["columns"], power_of_two(max(key_dim, value_dim)))),
+        wide=wide,
+        precision="tf32x3" if split else "ieee",
+    )
+
+
+@launch(
+    "Tensor q, Tensor k, Tensor v, Tensor decay, Tensor? beta, Tensor(a!) out, Tensor(b!) memory, Tensor slots, "
+    "Tensor fresh, Tensor starts, float scale, int begin, int end"
+)
+def launch_chunks(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    decay: Tensor,
+    beta: Tensor | None,
+    out: Tensor,
+    memory: Tensor,
+    slots: Tensor,
+    fresh: Tensor,
+    starts: Tensor,
+    scale: float,
+    begin: int,
+    end: int,
+) -> None:
+    """Write what tokens of rows that are long find to `out`, and the states of these rows.
+
+    Args:
+        begin, end: All these rows are between these tokens of the step.
+    """
+    (_, heads, value_dim), (_, key_heads, key_dim), rows = v.shape, k.shape, slots.shape[0]
+    table, delta = tiles(v.device)["chunks"], beta is not None
+    form = form_of(table, q.dtype, key_dim, value_dim)
+    kind, numbers = (torch.float32 if form.wide else torch.bfloat16), (2 * key_dim + value_dim) * delta
+    window = (table["scratch"] << 20) // (heads * (numbers * kind.itemsize + TOKEN))
+    window = min(max(1, window // form.chunk) * form.chunk, end - begin)
+
+    def scratch(size: int, dtype: torch.dtype) -> Tensor:
+        return torch.empty(window, heads, size, dtype=dtype, device=v.device)
+
+    kept = scratch(2, torch.float32)
+    between = [scratch(size, kind) if delta else None for size in (value_dim, key_dim, key_dim)]
+    sizes = (heads, heads // key_heads, key_dim, value_dim)
+    strides = (q.stride(0), q.stride(1), k.stride(0), k.stride(1), v.stride(0), v.stride(1))
+    same = {"DELTA": delta, "FEWEST": tiles(v.device)["attention"]["fewest"], **form.constants()}
+    for first in range(begin, end, window):
+        last = min(first + window, end)
+        chunk_kernel[heads, (last - first) // form.chunk + rows](
+            *(q, k, v, decay, beta, out, kept, *between, starts, rows, first, last, scale, *sizes, *strides),
+            **same,
+            BLOCK=form.block,
+            num_warps=table["warps"],
+            num_stages=table["stages"],
+        )
+        step_kernel[-(-value_dim // form.values), heads, rows](
+            *(q, k, v, out, memory, kept, *between, slots, fresh, starts, first, last, scale, *sizes, *strides),
+            memory.stride(0),
+            **same,
+            BLOCK_K=form.keys,
+            BLOCK_V=form.values,
+            num_warps=table["step_warps"],
+            num_stages=table["step_stages"],
+        )
