@@ -49,6 +49,28 @@ def kept_between(lost, CHUNK: tl.constexpr):
     return tl.where(t >= s, tl.exp(sums), 0.0)
 
 
+@triton.jit
+def products(
+    one,
+    other,
+    live,
+    size,
+    CHUNK: tl.constexpr,
+    BLOCK: tl.constexpr,
+    TYPE: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
+    """Return each line of `one` times each of `other`, `(CHUNK, CHUNK)`: addresses of lines of so many numbers."""
+    total = tl.zeros([CHUNK, CHUNK], tl.float32)
+    for column in range(0, size, BLOCK):
+        dims = (column + tl.arange(0, BLOCK))[None, :]
+        here = live[:, None] & (dims < size)
+        left = cast(tl.load(one + dims, mask=here, other=0.0), TYPE)
+        right = cast(tl.load(other + dims, mask=here, other=0.0), TYPE)
+        total = dot(left, tl.trans(right), total, PRECISION)
+    return total
+
+
 @triton.jit(do_not_specialize=["rows", "begin", "end"], do_not_specialize_on_alignment=["starts"])
 def chunk_kernel(
     q,
@@ -111,30 +133,23 @@ def chunk_kernel(
     own = tokens * heads + head
     at = (tokens - begin) * heads + head
     lost = cast(tl.load(decay + own, mask=live, other=0.0), tl.float32)
-    among = tl.zeros([CHUNK, CHUNK], tl.float32)
-    met = tl.zeros([CHUNK, CHUNK], tl.float32)
-    for column in range(0, key_dim, BLOCK):
-        dims = (column + columns)[None, :]
-        here = live[:, None] & (dims < key_dim)
-        query = cast(tl.load(q + dims, mask=here, other=0.0), TYPE)
-        key = cast(tl.load(k + dims, mask=here, other=0.0), TYPE)
-        met = dot(query, tl.trans(key), met, PRECISION)
-        if DELTA:
-            among = dot(key, tl.trans(key), among, PRECISION)
     line = tl.arange(0, CHUNK)
     since = tl.exp(tl.cumsum(lost, 0))
+    if DELTA:
+        # Ahead of everything else, so that little is held in registers beside it.
+        share = cast(tl.load(beta + own, mask=live, other=0.0), tl.float32)
+        among = products(k, k, live, key_dim, CHUNK, BLOCK, TYPE, PRECISION)
+        among = tl.where(line[:, None] > line[None, :], among * kept_between(lost, CHUNK) * share[:, None], 0.0)
+        solved = inverse(among, CHUNK, PRECISION) * share[None, :]
+        by_value = cast(solved, TYPE)
+        by_key = cast(solved * since[None, :], TYPE)
     between = kept_between(lost, CHUNK)
     # Behind the last token nothing decays: the last line is what is kept behind the chunk.
     tail = tl.sum(tl.where((line == CHUNK - 1)[:, None], between, 0.0), 0)
     tl.store(kept + at * 2, since, mask=live)
     tl.store(kept + at * 2 + 1, tail, mask=live)
-    met = cast(met * between * scale, TYPE)
+    met = cast(products(q, k, live, key_dim, CHUNK, BLOCK, TYPE, PRECISION) * between * scale, TYPE)
     if DELTA:
-        share = cast(tl.load(beta + own, mask=live, other=0.0), tl.float32)
-        among = tl.where(line[:, None] > line[None, :], among * between * share[:, None], 0.0)
-        solved = inverse(among, CHUNK, PRECISION) * share[None, :]
-        by_value = cast(solved, TYPE)
-        by_key = cast(solved * since[None, :], TYPE)
         for column in range(0, key_dim, BLOCK):
             dims = (column + columns)[None, :]
             here = live[:, None] & (dims < key_dim)

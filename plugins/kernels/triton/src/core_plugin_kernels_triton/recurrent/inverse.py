@@ -12,34 +12,56 @@ from core_plugin_kernels_triton.compat import dot
 def inverse(among, CHUNK: tl.constexpr, PRECISION: tl.constexpr):
     """Return `(1 + among)^-1`, float32, for `among (CHUNK, CHUNK)` float32, zero but below its diagonal.
 
-    `CHUNK` is a power of two of at least 16. Blocks of 16 on the diagonal are inverted all at once by substitution, in
-    15 steps. Then two neighbours L and R become one, again and again, by two products: below them is `-R among L`. So
-    no power of `among` is ever formed, whose numbers may be greater than those of the inverse by many orders.
+    `CHUNK` is 16, 32, 64 or 128. Blocks of 16 on the diagonal are inverted all at once by substitution, in 15 steps. Then
+    two neighbours L and R become one, again and again, by two products of their size: below them is `-R B L`, B being
+    what lies below them in `among`. So no power of `among` is ever formed, whose numbers may be greater than those of
+    the inverse by many orders.
     """
-    line = tl.arange(0, CHUNK)
-    whole = diagonal_inverse(among, CHUNK)
-    nothing = tl.zeros([CHUNK, CHUNK], tl.float32)
-    for level in tl.static_range(0, 3):  # chunks of up to 128
-        if CHUNK > 16 << level:
-            of = line // (16 << level)
-            one = of[:, None] // 2 == of[None, :] // 2
-            below = tl.where(one & (of[:, None] > of[None, :]), among, 0.0)
-            whole = dot(-dot(whole, below, nothing, PRECISION), whole, whole, PRECISION)
-    return whole
+    found = substituted(diagonal(among, CHUNK, 16), CHUNK // 16)
+    if CHUNK > 16:
+        found = joined(among, found, CHUNK, 16, PRECISION)
+    if CHUNK > 32:
+        found = joined(among, found, CHUNK, 32, PRECISION)
+    if CHUNK > 64:
+        found = joined(among, found, CHUNK, 64, PRECISION)
+    return tl.reshape(found, (CHUNK, CHUNK))
 
 
 @triton.jit
-def diagonal_inverse(among, CHUNK: tl.constexpr):
-    """Return the same of `among` with nothing outside of the blocks of 16 on its diagonal."""
-    BLOCKS: tl.constexpr = CHUNK // 16
+def diagonal(x, CHUNK: tl.constexpr, SIZE: tl.constexpr):
+    """Return the blocks on the diagonal of `x (CHUNK, CHUNK)`: `(CHUNK / SIZE, SIZE, SIZE)`."""
+    BLOCKS: tl.constexpr = CHUNK // SIZE
+    own = (tl.arange(0, CHUNK) // SIZE)[:, None, None] == tl.arange(0, BLOCKS)[None, :, None]
+    found = tl.sum(tl.where(own, tl.reshape(x, (CHUNK, BLOCKS, SIZE)), 0.0), 1)
+    return tl.reshape(found, (BLOCKS, SIZE, SIZE))
+
+
+@triton.jit
+def substituted(blocks, BLOCKS: tl.constexpr):
+    """Return the inverses of 1 + `blocks (BLOCKS, 16, 16)`, which are zero but below their diagonals."""
     line = tl.arange(0, 16)
-    own = (tl.arange(0, CHUNK) // 16)[:, None, None] == tl.arange(0, BLOCKS)[None, :, None]
-    blocks = tl.sum(tl.where(own, tl.reshape(among, (CHUNK, BLOCKS, 16)), 0.0), 1)
-    blocks = tl.reshape(blocks, (BLOCKS, 16, 16))
     found = tl.where(line[:, None] == line[None, :], 1.0, 0.0)[None, :, :] + tl.zeros([BLOCKS, 16, 16], tl.float32)
     for i in range(15):  # what line i is in the end, all later lines lose as often as their column i says
         factor = tl.sum(tl.where(line[None, None, :] == i, blocks, 0.0), 2)
         known = tl.sum(tl.where(line[None, :, None] == i, found, 0.0), 1)
         found -= factor[:, :, None] * known[:, None, :]
-    spread = tl.where(own, tl.reshape(found, (CHUNK, 16))[:, None, :], 0.0)
-    return tl.reshape(spread, (CHUNK, CHUNK))
+    return found
+
+
+@triton.jit
+def joined(among, found, CHUNK: tl.constexpr, SIZE: tl.constexpr, PRECISION: tl.constexpr):
+    """Return the inverses of blocks on the diagonal of twice the size, from those of `SIZE`."""
+    PAIRS: tl.constexpr = CHUNK // (2 * SIZE)
+    pair = tl.arange(0, 2)
+    two = tl.reshape(found, (PAIRS, 2, SIZE, SIZE))
+    above = tl.sum(tl.where(pair[None, :, None, None] == 0, two, 0.0), 1)
+    under = tl.sum(tl.where(pair[None, :, None, None] == 1, two, 0.0), 1)
+    lower = tl.reshape(diagonal(among, CHUNK, 2 * SIZE), (PAIRS, 2, SIZE, 2, SIZE))
+    corner = (pair[:, None, None, None] == 1) & (pair[None, None, :, None] == 0)
+    lower = tl.sum(tl.sum(tl.where(corner[None, :, :, :, :], lower, 0.0), 3), 1)
+    nothing = tl.zeros([PAIRS, SIZE, SIZE], tl.float32)
+    below = dot(-dot(under, lower, nothing, PRECISION), above, nothing, PRECISION)
+    first, second = pair[:, None, None, None], pair[None, None, :, None]
+    whole = tl.where(first == second, tl.where(first == 0, above[:, None, :, None, :], under[:, None, :, None, :]), 0.0)
+    whole = tl.where(first > second, below[:, None, :, None, :], whole)
+    return tl.reshape(whole, (PAIRS, 2 * SIZE, 2 * SIZE))
