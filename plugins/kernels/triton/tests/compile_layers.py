@@ -29,6 +29,12 @@ NAMES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 KINDS = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 
 
+LINES = ("key_dim", "value_dim", "heads", "q_token", "q_head", "k_token", "k_head", "v_token", "v_head", "slot_stride")
+TENSORS = ("q", "k", "v", "decay", "beta", "out", "memory", "kept", "pseudo", "reads", "queries")
+ALIGNED = {kernel: {*LINES, *TENSORS} for kernel in (chunks.chunk_kernel, steps.step_kernel)}
+"""Arguments that are multiples of 16, as those of a model are: only then are tiles copied to shared memory ahead."""
+
+
 def target_of(name):
     """Return Triton's target and the sections of its table."""
     backend, _, arch = name.partition(":")
@@ -221,7 +227,9 @@ def main(name, dtype, *wanted):
         for job, kernel, types, constants, options in PARTS[part](NAMES[dtype], sections):
             names = kernel.arg_names
             signature = {one: "constexpr" if one in constants else types.get(one, "i32") for one in names}
-            source = ASTSource(kernel, signature, {one: constants[one] for one in names if one in constants})
+            aligned = ALIGNED.get(kernel, set()) - constants.keys()
+            attrs = {(i,): [["tt.divisibility", 16]] for i, one in enumerate(names) if one in aligned}
+            source = ASTSource(kernel, signature, {one: constants[one] for one in names if one in constants}, attrs)
             found[job] = triton.compile(source, target=target, options=options).metadata.shared
     print(json.dumps(found))
 

@@ -20,7 +20,7 @@ from core_plugin_kernels_triton.recurrent.inverse import inverse
 
 @triton.jit
 def tile_row(tile, starts, rows, begin, end, CHUNK: tl.constexpr):
-    """Return the row that a tile of `CHUNK` tokens belongs to, and the tile's number in the row, which may be too great.
+    """Return the row that a tile of `CHUNK` tokens belongs to, and the tile's number in it, which may be too great.
 
     Of each row there are its tokens from `begin` to `end` of the step. The first tile of row r is their offset from
     `begin` over `CHUNK`, plus r, which leaves each row as many as it needs, and a spare one.
@@ -105,7 +105,7 @@ def chunk_kernel(
     TYPE: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """Compute what one head's tokens in one chunk give, in rows of `FEWEST` and more, from `begin` to `end` of the step.
+    """Compute what one head's tokens in one chunk give, in rows of `FEWEST` and more, from `begin` to `end`.
 
     What is written is numbered from `begin` on, but for `out`:
         out: P X, `(T, heads, value_dim)`, scaled.

@@ -12,10 +12,10 @@ from core_plugin_kernels_triton.compat import dot
 def inverse(among, CHUNK: tl.constexpr, PRECISION: tl.constexpr):
     """Return `(1 + among)^-1`, float32, for `among (CHUNK, CHUNK)` float32, zero but below its diagonal.
 
-    `CHUNK` is 16, 32, 64 or 128. Blocks of 16 on the diagonal are inverted all at once by substitution, in 15 steps. Then
-    two neighbours L and R become one, again and again, by two products of their size: below them is `-R B L`, B being
-    what lies below them in `among`. So no power of `among` is ever formed, whose numbers may be greater than those of
-    the inverse by many orders.
+    `CHUNK` is 16, 32, 64 or 128. Blocks of 16 on the diagonal are inverted all at once by substitution, in 15 steps.
+    Then two neighbours L and R become one, again and again, by two products of their size: below them is `-R B L`, B
+    being what lies below them in `among`. So no power of `among` is ever formed, whose numbers may be greater than
+    those of the inverse by many orders.
     """
     found = substituted(diagonal(among, CHUNK, 16), CHUNK // 16)
     if CHUNK > 16:

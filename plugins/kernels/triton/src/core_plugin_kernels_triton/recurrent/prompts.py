@@ -6,15 +6,16 @@ the table, in MiB; a row that a window cuts goes on from its state.
 Work and bytes, of C tokens of a chunk, a head of key size K and value size V, and B bytes of a number (2 in bfloat16,
 else 4); delta rule in brackets:
 
-- `chunk_kernel`, a program for each chunk and head: products of C C K [3 more], C C V [1 more], and [4 to 12 of C C C
-  for the inverse of chunks of 32 to 128, 15 steps of substitution]. Reads q, k, v; writes 8 bytes a token, P X, and
-  [C (2 K + V) B bytes].
-- `step_kernel`, a program for each row, head and `values` columns of V, which does one step for each chunk, behind each
-  other: products of C K V, two [three]; all are with or for the state, none is among tokens. Reads what was written
-  (keys and reads once for each program of a head), and the state once; writes out, and the state once.
+- `chunk_kernel`, a program for each chunk and head: one product of C C K [3 more] and one of C C V [1 more] [and for the
+  inverse 15 steps of substitution, and products of less than C C C / 3 together]. Reads q, k, v; writes 8 C bytes, P X,
+  and [C (2 K + V) B bytes].
+- `step_kernel`, a program for each row, head and `values` columns of V, which does a step for each chunk, one behind the
+  other: two products of C K V [three], two of them at once; no sum over threads. Reads P X, k and q [what was written
+  instead of q and v], C (2 K [3 K] + 2 `values`) numbers a step, and the state once; writes out, and the state once.
 
-A prompt of 8192 tokens with 32 heads of 128 by 128 (Qwen3-Next) in bfloat16, chunks of 64: 4096 programs, then 128
-steps of 64 programs; 200 MB between them, in one window.
+A prompt of 8192 tokens with 32 heads of 128 by 128 (Qwen3-Next) in bfloat16, chunks of 64: 4096 programs with 22 GFLOP,
+then 64 programs (of 64 columns) with 128 steps each and 26 GFLOP; 203 MB between them, in one window. Chunks could be
+fewer steps of more work, or steps one product (`S -> (D - (D k)^T W) S + (D k)^T X`) that reads a third more.
 """
 
 from __future__ import annotations
@@ -61,12 +62,12 @@ class Form(NamedTuple):
 
 
 def form_of(table: Mapping[str, int], dtype: torch.dtype, key_dim: int, value_dim: int) -> Form:
-    """Return the form for activations of a dtype: wide numbers get chunks, and wide keys columns, that are smaller."""
+    """Return the form for activations of a dtype: wide numbers and keys get smaller tiles, for the shared memory."""
     wide, keys = dtype != torch.bfloat16, max(16, power_of_two(key_dim))
-    values = min(table["values"] * 128 // max(128, keys), power_of_two(value_dim))
+    values = min(table["values"] * 128 // max(128, keys) // (1 + wide), power_of_two(value_dim))
     split = table["tf32x3"] and dtype != torch.float32
     return Form(
-        chunk=max(16, table["tokens"] // 2 if wide else table["tokens"]),
+        chunk=max(16, table["tokens"] * 128 // (2 * max(128, keys)) if wide else table["tokens"]),
         keys=keys,
         values=max(16, values),
         block=max(16, min(table["columns"], power_of_two(max(key_dim, value_dim)))),
