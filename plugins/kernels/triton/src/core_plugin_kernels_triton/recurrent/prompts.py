@@ -6,16 +6,15 @@ the table, in MiB; a row that a window cuts goes on from its state.
 Work and bytes, of C tokens of a chunk, a head of key size K and value size V, and B bytes of a number (2 in bfloat16,
 else 4); delta rule in brackets:
 
-- `chunk_kernel`, a program for each chunk and head: one product of C C K [3 more] and one of C C V [1 more] [and for the
-  inverse 15 steps of substitution, and products of less than C C C / 3 together]. Reads q, k, v; writes 8 C bytes, P X,
-  and [C (2 K + V) B bytes].
-- `step_kernel`, a program for each row, head and `values` columns of V, which does a step for each chunk, one behind the
-  other: two products of C K V [three], two of them at once; no sum over threads. Reads P X, k and q [what was written
-  instead of q and v], C (2 K [3 K] + 2 `values`) numbers a step, and the state once; writes out, and the state once.
+- `chunk_kernel`, a program for each chunk and head: one product of C C K [3 more] and one of C C V [1 more] [and for
+  the inverse 15 steps of substitution, and products of less than C C C / 3 together]. Reads q, k, v; writes P X, 8 C
+  bytes, and [C (2 K + V) B bytes].
+- `step_kernel`, a program for each row, head and `values` columns of V, does a step for each chunk, one behind the
+  other: two products of C K V [three], [of which two wait for each other]; no sum over threads. A step reads
+  C (2 K + 2 `values`) [C (3 K + 2 `values`)] numbers and writes C `values`; the state is read and written once.
 
-A prompt of 8192 tokens with 32 heads of 128 by 128 (Qwen3-Next) in bfloat16, chunks of 64: 4096 programs with 22 GFLOP,
-then 64 programs (of 64 columns) with 128 steps each and 26 GFLOP; 203 MB between them, in one window. Chunks could be
-fewer steps of more work, or steps one product (`S -> (D - (D k)^T W) S + (D k)^T X`) that reads a third more.
+A prompt of 8192 tokens with 32 heads of 128 by 128 (Qwen3-Next) in bfloat16, chunks of 64: 4096 programs and 26 GFLOP,
+then 128 steps of 64 programs (of 64 columns) and 26 GFLOP; 203 MB lie between them, in one window.
 """
 
 from __future__ import annotations
