@@ -66,11 +66,12 @@ def check(counts, fresh, q, k, v, decay, beta, tolerance=2e-5):
 
 @pytest.mark.covers("ATTN-11")
 @pytest.mark.parametrize("delta", [True, False])
+@pytest.mark.parametrize("per_key", [False, True])
 @pytest.mark.parametrize("lost", [0.0, 0.1, 3.0, 30.0])
-def test_ragged_rows_at_every_rate_of_decay(delta, lost):
+def test_ragged_rows_at_every_rate_of_decay(delta, per_key, lost):
     torch.manual_seed(0)
     count = sum(RAGGED)
-    decay = -lost * torch.rand(count, HEADS)
+    decay = -lost * torch.rand(count, HEADS, *(KEY_DIM,) * per_key)
     beta = torch.rand(count, HEADS) if delta else None
     check(RAGGED, [i % 2 for i in range(len(RAGGED))], *tokens(count), decay, beta)
 
@@ -91,17 +92,23 @@ def test_decays_that_differences_of_sums_could_not_tell_apart():
     decay = torch.full((70, HEADS), -1e-3)
     decay[5, 0], decay[5, 1], decay[40, 2] = -1e30, -torch.inf, -3000.0
     check((70,), [0], *tokens(70), decay, torch.rand(70, HEADS))
+    by_key = torch.full((70, HEADS, KEY_DIM), -1e-3)
+    by_key[:, :, ::2] = decay[:, :, None]
+    by_key[20, :, 1] = -torch.inf
+    check((70,), [0], *tokens(70), by_key, torch.rand(70, HEADS))
 
 
 @pytest.mark.covers("ATTN-11")
 @pytest.mark.parametrize("delta", [True, False])
-def test_windows_of_little_memory_go_on_from_each_other(monkeypatch, delta):
+@pytest.mark.parametrize("per_key", [False, True])
+def test_windows_of_little_memory_go_on_from_each_other(monkeypatch, delta, per_key):
     """Windows of one chunk, which rows begin and end inside of, and a fresh row that a window cuts."""
     torch.manual_seed(0)
     with_tiles(monkeypatch, scratch=0)
     counts = (40, 3, 75, 9)
     beta = torch.rand(127, HEADS) if delta else None
-    check(counts, [0, 1, 1, 0], *tokens(127), -torch.rand(127, HEADS), beta)
+    decay = -torch.rand(127, HEADS, *(KEY_DIM,) * per_key)
+    check(counts, [0, 1, 1, 0], *tokens(127), decay, beta)
 
 
 def test_pieces_of_a_row_are_its_whole():
@@ -121,12 +128,14 @@ def test_pieces_of_a_row_are_its_whole():
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("delta", [True, False])
-def test_short_types_round_once_for_each_product(monkeypatch, dtype, delta):
+@pytest.mark.parametrize("per_key", [False, True])
+def test_short_types_round_once_for_each_product(monkeypatch, dtype, delta, per_key):
     """Operands are bfloat16 where activations are, so states differ by its rounding, however many tokens there are."""
     torch.manual_seed(0)
     with_tiles(monkeypatch, tokens=32)
     beta = torch.rand(150, HEADS) if delta else None
-    check((150,), [0], *tokens(150, dtype), -0.1 * torch.rand(150, HEADS), beta, 2 * torch.finfo(dtype).eps)
+    decay = -0.1 * torch.rand(150, HEADS, *(KEY_DIM,) * per_key)
+    check((150,), [0], *tokens(150, dtype), decay, beta, 2 * torch.finfo(dtype).eps)
 
 
 @triton.jit

@@ -1,7 +1,7 @@
 """Linear attention with and without the delta rule; the form as in `core.ops.recurrent.linear_attention`.
 
-Rows of a few tokens, and heads whose keys decay one by one, are computed token by token, by the kernel that is here: a
-program has some columns of the state of one head in one row. Others go by chunks (`prompts`).
+Rows of a few tokens are computed token by token, by the kernel that is here: a program has some columns of the state of
+one head in one row. Others go by chunks (`prompts`).
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ def linear_kernel(
     BLOCK_K: tl.constexpr,
     BLOCK_V: tl.constexpr,
 ):
-    """Attend with some columns of one head's values in one row of fewer than `FEWEST` tokens (0: any), one by one."""
+    """Attend with some columns of one head's values in one row of fewer than `FEWEST` tokens, one by one."""
     row = tl.program_id(0)
     head = tl.program_id(1)
     first = tl.load(starts + row)
     count = tl.load(starts + row + 1) - first
-    if (count == 0) | ((FEWEST > 0) & (count >= FEWEST)):
+    if (count == 0) | (count >= FEWEST):
         return
     dims = tl.arange(0, BLOCK_K)
     columns = tl.program_id(2) * BLOCK_V + tl.arange(0, BLOCK_V)
@@ -95,9 +95,7 @@ def linear_attention(
     out = torch.empty(v.shape, dtype=v.dtype, device=v.device)
     if out.numel():
         starts = state.rows.starts
-        long = np.zeros(len(starts) - 1, dtype=bool)
-        if decay.dim() < v.dim():
-            long = np.diff(starts) >= tiles(v.device)["attention"]["fewest"]
+        long = np.diff(starts) >= tiles(v.device)["attention"]["fewest"]
         beta = None if beta is None else beta.contiguous()
         given = (dense(q), dense(k), dense(v), decay.contiguous(), beta, out, *on_device(state), scale)
         if not long.all():
@@ -125,7 +123,7 @@ def launch_tokens(
     starts: Tensor,
     scale: float,
 ) -> None:
-    """Write what tokens of rows that are short find to `out`, and the states; of all rows, where keys decay apart."""
+    """Write what tokens of rows that are short find to `out`, and the states."""
     (_, heads, value_dim), key_dim = v.shape, k.shape[2]
     per_key, table = decay.dim() == v.dim(), tiles(v.device)["attention"]
     block = max(16, min(table["values"], power_of_two(value_dim)))
@@ -135,7 +133,7 @@ def launch_tokens(
         *(q.stride(0), q.stride(1), k.stride(0), k.stride(1), v.stride(0), v.stride(1), memory.stride(0)),
         DELTA=beta is not None,
         PER_KEY=per_key,
-        FEWEST=0 if per_key else table["fewest"],
+        FEWEST=table["fewest"],
         BLOCK_K=max(16, power_of_two(key_dim)),
         BLOCK_V=block,
         num_warps=4,

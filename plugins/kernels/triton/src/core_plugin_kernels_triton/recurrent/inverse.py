@@ -65,3 +65,10 @@ def joined(among, found, CHUNK: tl.constexpr, SIZE: tl.constexpr, PRECISION: tl.
     whole = tl.where(first == second, tl.where(first == 0, above[:, None, :, None, :], under[:, None, :, None, :]), 0.0)
     whole = tl.where(first > second, below[:, None, :, None, :], whole)
     return tl.reshape(whole, (PAIRS, 2 * SIZE, 2 * SIZE))
+
+
+@triton.jit
+def spread(blocks, CHUNK: tl.constexpr):
+    """Return `(CHUNK, CHUNK)` of nothing but `blocks (CHUNK / 16, 16, 16)` on its diagonal."""
+    own = (tl.arange(0, CHUNK) // 16)[:, None, None] == tl.arange(0, CHUNK // 16)[None, :, None]
+    return tl.reshape(tl.where(own, tl.reshape(blocks, (CHUNK, 16))[:, None, :], 0.0), (CHUNK, CHUNK))

@@ -29,6 +29,7 @@ from torch import Tensor
 from core_plugin_kernels_triton.launch import launch
 from core_plugin_kernels_triton.ops.tiles import power_of_two
 from core_plugin_kernels_triton.recurrent.chunks import chunk_kernel
+from core_plugin_kernels_triton.recurrent.key_chunks import key_chunk_kernel
 from core_plugin_kernels_triton.recurrent.rows import tiles
 from core_plugin_kernels_triton.recurrent.steps import step_kernel
 
@@ -100,24 +101,44 @@ def launch_chunks(
         begin, end: All these rows are between these tokens of the step.
     """
     (_, heads, value_dim), (_, key_heads, key_dim), rows = v.shape, k.shape, slots.shape[0]
-    table, delta = tiles(v.device)["chunks"], beta is not None
+    table, delta, per_key = tiles(v.device)["chunks"], beta is not None, decay.dim() == v.dim()
     form = form_of(table, q.dtype, key_dim, value_dim)
-    kind, numbers = (torch.float32 if form.wide else torch.bfloat16), (2 * key_dim + value_dim) * delta
-    window = (table["scratch"] << 20) // (heads * (numbers * kind.itemsize + TOKEN))
+    kind = torch.float32 if form.wide else torch.bfloat16
+    widths = [value_dim * delta, key_dim * delta, key_dim * (delta or per_key), key_dim * per_key]
+    window = (table["scratch"] << 20) // (heads * (sum(widths) * kind.itemsize + TOKEN))
     window = min(max(1, window // form.chunk) * form.chunk, end - begin)
 
-    def scratch(size: int, dtype: torch.dtype) -> Tensor:
-        return torch.empty(window, heads, size, dtype=dtype, device=v.device)
+    def scratch(lines: int, width: int, dtype: torch.dtype) -> Tensor:
+        return torch.empty(lines, heads, width, dtype=dtype, device=v.device)
 
-    kept = scratch(2, torch.float32)
-    between = [scratch(size, kind) if delta else None for size in (value_dim, key_dim, key_dim)]
+    kept = (
+        scratch(window // form.chunk + rows, key_dim, torch.float32) if per_key else scratch(window, 2, torch.float32)
+    )
+    between = [scratch(window, width, kind) if width else None for width in widths]
     sizes = (heads, heads // key_heads, key_dim, value_dim)
     strides = (q.stride(0), q.stride(1), k.stride(0), k.stride(1), v.stride(0), v.stride(1))
     same = {"DELTA": delta, "FEWEST": tiles(v.device)["attention"]["fewest"], **form.constants()}
     for first in range(begin, end, window):
         last = min(first + window, end)
-        chunk_kernel[heads, (last - first) // form.chunk + rows](
-            *(q, k, v, decay, beta, out, kept, *between, starts, rows, first, last, scale, *sizes, *strides),
+        kernel = key_chunk_kernel if per_key else chunk_kernel
+        kernel[heads, (last - first) // form.chunk + rows](
+            *(
+                q,
+                k,
+                v,
+                decay,
+                beta,
+                out,
+                kept,
+                *between[: 3 + per_key],
+                starts,
+                rows,
+                first,
+                last,
+                scale,
+                *sizes,
+                *strides,
+            ),
             **same,
             BLOCK=form.block,
             num_warps=table["warps"],
@@ -127,6 +148,7 @@ def launch_chunks(
             *(q, k, v, out, memory, kept, *between, slots, fresh, starts, first, last, scale, *sizes, *strides),
             memory.stride(0),
             **same,
+            PER_KEY=per_key,
             BLOCK_K=form.keys,
             BLOCK_V=form.values,
             num_warps=table["step_warps"],

@@ -19,6 +19,7 @@ def step_kernel(
     pseudo,
     reads,
     queries,
+    keys,
     slots,
     fresh,
     starts,
@@ -37,6 +38,7 @@ def step_kernel(
     v_head,
     slot_stride,
     DELTA: tl.constexpr,
+    PER_KEY: tl.constexpr,
     FEWEST: tl.constexpr,
     CHUNK: tl.constexpr,
     BLOCK_K: tl.constexpr,
@@ -46,8 +48,8 @@ def step_kernel(
 ):
     """Take some columns of one head's state through a row's chunks, from `begin` to `end` of the step.
 
-    Rows have `FEWEST` tokens or more. `chunk_kernel` has written `out`, which is added to, and what it says of `kept`,
-    `pseudo`, `reads` and `queries`. The state is float32, and is rounded to `TYPE` where it is multiplied with.
+    Rows have `FEWEST` tokens or more. `chunk_kernel`, or with `PER_KEY` `key_chunk_kernel`, has written `out`, which is
+    added to, and what it says of `kept`, `pseudo`, `reads`, `queries` and `keys`. The state is float32, and is rounded to `TYPE` where it is multiplied with.
     """
     head = tl.program_id(1)
     row = tl.program_id(2)
@@ -77,25 +79,33 @@ def step_kernel(
         mine = live[:, None] & valued[None, :]
         at = (tokens - begin) * heads + head
         to = out + (tokens[:, None] * heads + head) * value_dim + columns[None, :]
-        before = (tl.minimum(chunk + CHUNK, last) - 1 - begin).to(tl.int64) * heads + head
-        whole = tl.load(kept + before * 2)
-        tail = tl.load(kept + at * 2 + 1, mask=live, other=0.0)
         held = cast(matrix, TYPE)
-        key = cast(tl.load(k + tokens[:, None] * k_token + dims[None, :], mask=here, other=0.0), TYPE)
+        if PER_KEY:
+            tile = (first - begin) // CHUNK + row + (chunk - first) // CHUNK
+            whole = tl.load(kept + (tile * heads + head).to(tl.int64) * key_dim + dims, mask=keyed, other=0.0)[:, None]
+            key = tl.load(keys + at[:, None] * key_dim + dims[None, :], mask=here, other=0.0)
+        else:
+            before = (tl.minimum(chunk + CHUNK, last) - 1 - begin).to(tl.int64) * heads + head
+            whole = tl.load(kept + before * 2)
+            key = cast(tl.load(k + tokens[:, None] * k_token + dims[None, :], mask=here, other=0.0), TYPE)
+        if DELTA or PER_KEY:
+            query = tl.load(queries + at[:, None] * key_dim + dims[None, :], mask=here, other=0.0)
+            found = dot(query, held, cast(tl.load(to, mask=mine, other=0.0), tl.float32), PRECISION)
         if DELTA:
             read = tl.load(reads + at[:, None] * key_dim + dims[None, :], mask=here, other=0.0)
-            query = tl.load(queries + at[:, None] * key_dim + dims[None, :], mask=here, other=0.0)
             value = tl.load(pseudo + at[:, None] * value_dim + columns[None, :], mask=mine, other=0.0)
             value = dot(read, held, cast(value, tl.float32), PRECISION)
-            found = dot(query, held, cast(tl.load(to, mask=mine, other=0.0), tl.float32), PRECISION)
         else:
-            asks = q + head // group * q_head + tokens[:, None] * q_token + dims[None, :]
-            query = cast(tl.load(asks, mask=here, other=0.0), TYPE)
             given = v + head * v_head + tokens[:, None] * v_token + columns[None, :]
             value = cast(tl.load(given, mask=mine, other=0.0), tl.float32)
+        if not (DELTA or PER_KEY):
+            asks = q + head // group * q_head + tokens[:, None] * q_token + dims[None, :]
+            query = cast(tl.load(asks, mask=here, other=0.0), TYPE)
             since = tl.load(kept + at * 2, mask=live, other=0.0) * scale
             found = dot(query, held, tl.zeros([CHUNK, BLOCK_V], tl.float32), PRECISION) * since[:, None]
             found += cast(tl.load(to, mask=mine, other=0.0), tl.float32)
         tl.store(to, cast(found, out.dtype.element_ty), mask=mine)
-        matrix = dot(tl.trans(key), cast(value * tail[:, None], TYPE), matrix * whole, PRECISION)
+        if not PER_KEY:
+            value *= tl.load(kept + at * 2 + 1, mask=live, other=0.0)[:, None]
+        matrix = dot(tl.trans(key), cast(value, TYPE), matrix * whole, PRECISION)
     tl.store(state, cast(matrix, memory.dtype.element_ty), mask=there)
