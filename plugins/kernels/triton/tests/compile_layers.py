@@ -17,7 +17,7 @@ from core_plugin_kernels_triton.products.cards import Card
 from core_plugin_kernels_triton.products.kernels.kinds import MICROSCALED, OPENED
 from core_plugin_kernels_triton.products.rounding import kind_of
 from core_plugin_kernels_triton.products.stored import BLOCKS, stored
-from core_plugin_kernels_triton.recurrent import attention, chunks, conv, prompts, scan, steps
+from core_plugin_kernels_triton.recurrent import attention, chunks, conv, key_chunks, prompts, scan, steps
 from core_plugin_kernels_triton.tables import sizes
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
@@ -30,8 +30,9 @@ KINDS = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 
 
 LINES = ("key_dim", "value_dim", "heads", "q_token", "q_head", "k_token", "k_head", "v_token", "v_head", "slot_stride")
-TENSORS = ("q", "k", "v", "decay", "beta", "out", "memory", "kept", "pseudo", "reads", "queries")
-ALIGNED = {kernel: {*LINES, *TENSORS} for kernel in (chunks.chunk_kernel, steps.step_kernel)}
+TENSORS = ("q", "k", "v", "decay", "beta", "out", "memory", "kept", "pseudo", "reads", "queries", "keys")
+BY_CHUNKS = (chunks.chunk_kernel, key_chunks.key_chunk_kernel, steps.step_kernel)
+ALIGNED = {kernel: {*LINES, *TENSORS} for kernel in BY_CHUNKS}
 """Arguments that are multiples of 16, as those of a model are: only then are tiles copied to shared memory ahead."""
 
 
@@ -147,7 +148,7 @@ def recurrent(dtype, sections):
     yield "conv state", conv.conv_state_kernel, {**types, "memory": f"*{dtype}"}, constants, {"num_warps": 4}
     tile = table["attention"]
     for delta, per_key in ((True, False), (False, True)):
-        constants = {"DELTA": delta, "PER_KEY": per_key, "FEWEST": 0 if per_key else tile["fewest"]}
+        constants = {"DELTA": delta, "PER_KEY": per_key, "FEWEST": tile["fewest"]}
         constants |= {"BLOCK_K": 128, "BLOCK_V": tile["values"]} | ({} if delta else {"beta": None})
         yield f"linear {delta:d}", attention.linear_kernel, types, constants, {"num_warps": 4}
     yield from by_chunks(dtype, table, types)
@@ -160,19 +161,20 @@ def recurrent(dtype, sections):
 
 
 def by_chunks(dtype, table, types):
-    """Yield the same of linear attention by chunks: Qwen3-Next's, the widest keys, and Mamba 2."""
-    tile = table["chunks"]
-    for delta, key_dim, value_dim in ((True, 128, 128), (True, 256, 256), (False, 128, 64)):
-        form = prompts.form_of(tile, KINDS[dtype], key_dim, value_dim)
-        scratch = dict.fromkeys(("pseudo", "reads", "queries"))
-        kinds = {**types, "kept": "*fp32"} | dict.fromkeys(scratch, "*fp32" if form.wide else "*bf16")
+    """Yield the same of linear attention by chunks: of Qwen3-Next, the widest keys, Mamba 2, Kimi Linear."""
+    tile, given = table["chunks"], [(True, False, 128), (True, False, 256), (False, False, 128)]
+    for delta, per_key, key_dim in (*given, (True, True, 128), (False, True, 128)):
+        form = prompts.form_of(tile, KINDS[dtype], key_dim, 128)
+        there = {"pseudo": delta, "reads": delta, "queries": delta or per_key, "keys": per_key}
+        kinds = {**types, "kept": "*fp32"} | dict.fromkeys(there, "*fp32" if form.wide else "*bf16")
         same = {"DELTA": delta, "FEWEST": table["attention"]["fewest"], **form.constants()}
-        same |= {} if delta else {"beta": None, **scratch}
+        same |= dict.fromkeys(name for name, found in {**there, "beta": delta}.items() if not found)
         options = {"num_warps": tile["warps"], "num_stages": tile["stages"]}
-        yield f"chunk {key_dim}{delta:d}", chunks.chunk_kernel, kinds, {**same, "BLOCK": form.block}, options
-        same |= {"BLOCK_K": form.keys, "BLOCK_V": form.values}
+        kernel, name = key_chunks.key_chunk_kernel if per_key else chunks.chunk_kernel, f"{key_dim}{delta:d}{per_key:d}"
+        yield f"chunk {name}", kernel, kinds, {**same, "BLOCK": form.block}, options
+        same |= {"BLOCK_K": form.keys, "BLOCK_V": form.values, "PER_KEY": per_key}
         options = {"num_warps": tile["step_warps"], "num_stages": tile["step_stages"]}
-        yield f"step {key_dim}{delta:d}", steps.step_kernel, kinds, same, options
+        yield f"step {name}", steps.step_kernel, kinds, same, options
 
 
 def other_forms(dtype, sections):

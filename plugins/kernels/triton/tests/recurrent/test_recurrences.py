@@ -118,6 +118,16 @@ def test_what_forgets_everything_at_once():
     check(linear_attention, form, (24,), (1, 4, 6), (q, k, torch.randn(24, 1, 6), decay, torch.rand(24, 1)), 1.0)
 
 
+def test_an_infinite_value_stays_where_it_is():
+    """In a row of few tokens other columns, and keys that are not there, do not see it."""
+    torch.manual_seed(0)
+    q, k, v = torch.rand(3, 1, 5) + 1, normalize(torch.rand(3, 1, 5) + 1, dim=-1), torch.randn(3, 1, 4)
+    v[1, 0, 2] = torch.inf
+    state = State(torch.zeros(1, 1, 5, 4), rows_of(3, fresh=1))
+    found = linear_attention(q, k, v, torch.full((3, 1), -0.1), None, state, 1.0)
+    assert (found[1:, :, 2] == torch.inf).all() and found.isfinite().sum() == 10
+
+
 @pytest.mark.covers("ATTN-11")
 @pytest.mark.parametrize("counts", COUNTS, ids=str)
 def test_scans(counts):

@@ -82,7 +82,8 @@ def linear_kernel(
         if DELTA:
             share = cast(tl.load(beta + token * heads + head), tl.float32)
             value = (value - tl.sum(key[:, None] * matrix, 0)) * share
-        matrix += key[:, None] * value[None, :]
+        # A value may be infinite, which lines that are none must not be.
+        matrix += tl.where(keyed[:, None], key[:, None] * value[None, :], 0.0)
         found = tl.sum(query[:, None] * matrix, 0)
         tl.store(out + (token * heads + head) * value_dim + columns, cast(found, out.dtype.element_ty), mask=valued)
     tl.store(state, cast(matrix, memory.dtype.element_ty), mask=there)

@@ -1,4 +1,4 @@
-"""Linear attention of rows with many tokens: the launches of `chunks` and `steps`, and the memory between them.
+"""Linear attention of rows with many tokens: the launches of `chunks` or `key_chunks`, and of `steps`.
 
 The tokens of a step go through both launches in windows, so that what lies between takes no more than the `scratch` of
 the table, in MiB; a row that a window cuts goes on from its state.
@@ -12,6 +12,10 @@ else 4); delta rule in brackets:
 - `step_kernel`, a program for each row, head and `values` columns of V, does a step for each chunk, one behind the
   other: two products of C K V [three], [of which two wait for each other]; no sum over threads. A step reads
   C (2 K + 2 `values`) [C (3 K + 2 `values`)] numbers and writes C `values`; the state is read and written once.
+
+Where keys decay one by one (`key_chunk_kernel`), a chunk has C / 16 - 1 products of C C K [twice as many] among tokens of
+different blocks of 16, compares 16 C K numbers [32 C K] within blocks without products, and writes C (2 K [3 K + V]) B and
+4 K bytes; steps are the same.
 
 A prompt of 8192 tokens with 32 heads of 128 by 128 (Qwen3-Next) in bfloat16, chunks of 64: 4096 programs and 26 GFLOP,
 then 128 steps of 64 programs (of 64 columns) and 26 GFLOP; 203 MB lie between them, in one window.

@@ -49,7 +49,8 @@ def step_kernel(
     """Take some columns of one head's state through a row's chunks, from `begin` to `end` of the step.
 
     Rows have `FEWEST` tokens or more. `chunk_kernel`, or with `PER_KEY` `key_chunk_kernel`, has written `out`, which is
-    added to, and what it says of `kept`, `pseudo`, `reads`, `queries` and `keys`. The state is float32, and is rounded to `TYPE` where it is multiplied with.
+    added to, and what it says of `kept`, `pseudo`, `reads`, `queries` and `keys`. The state is float32, and is rounded
+    to `TYPE` where it is multiplied with.
     """
     head = tl.program_id(1)
     row = tl.program_id(2)
