@@ -13,9 +13,9 @@ else 4); delta rule in brackets:
   other: two products of C K V [three], [of which two wait for each other]; no sum over threads. A step reads
   C (2 K + 2 `values`) [C (3 K + 2 `values`)] numbers and writes C `values`; the state is read and written once.
 
-Where keys decay one by one (`key_chunk_kernel`), a chunk has C / 16 - 1 products of C C K [twice as many] among tokens of
-different blocks of 16, compares 16 C K numbers [32 C K] within blocks without products, and writes C (2 K [3 K + V]) B and
-4 K bytes; steps are the same.
+Where keys decay one by one (`key_chunk_kernel`), a chunk has C / 16 - 1 products of C C K [twice as many] among tokens
+of different blocks of 16, compares 16 C K numbers [32 C K] within blocks without products, and writes
+C (2 K [3 K + V]) B and 4 K bytes; steps are the same.
 
 A prompt of 8192 tokens with 32 heads of 128 by 128 (Qwen3-Next) in bfloat16, chunks of 64: 4096 programs and 26 GFLOP,
 then 128 steps of 64 programs (of 64 columns) and 26 GFLOP; 203 MB lie between them, in one window.
