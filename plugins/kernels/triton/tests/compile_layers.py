@@ -17,7 +17,7 @@ from core_plugin_kernels_triton.products.cards import Card
 from core_plugin_kernels_triton.products.kernels.kinds import MICROSCALED, OPENED
 from core_plugin_kernels_triton.products.rounding import kind_of
 from core_plugin_kernels_triton.products.stored import BLOCKS, stored
-from core_plugin_kernels_triton.recurrent import attention, conv, scan
+from core_plugin_kernels_triton.recurrent import attention, chunks, conv, key_chunks, prompts, scan, steps
 from core_plugin_kernels_triton.tables import sizes
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
@@ -26,6 +26,14 @@ from core.api import WeightForm
 from core.api.attention import AttentionContext, LatentSite
 
 NAMES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
+KINDS = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
+
+
+LINES = ("key_dim", "value_dim", "heads", "q_token", "q_head", "k_token", "k_head", "v_token", "v_head", "slot_stride")
+TENSORS = ("q", "k", "v", "decay", "beta", "out", "memory", "kept", "pseudo", "reads", "queries", "keys")
+BY_CHUNKS = (chunks.chunk_kernel, key_chunks.key_chunk_kernel, steps.step_kernel)
+ALIGNED = {kernel: {*LINES, *TENSORS} for kernel in BY_CHUNKS}
+"""Arguments that are multiples of 16, as those of a model are: only then are tiles copied to shared memory ahead."""
 
 
 def target_of(name):
@@ -90,10 +98,9 @@ def latent(dtype, sections):
     """Yield the same of latent attention: DeepSeek V3's sizes, caches of the compute dtype and of float8."""
     table = sizes("latent", sections)
     form.tiles = lambda device: table
-    kinds = {name: kind for kind, name in ((torch.bfloat16, "bf16"), (torch.float16, "fp16"), (torch.float32, "fp32"))}
     for float8 in (False, True):
-        kept = torch.float8_e4m3fn if float8 else kinds[dtype]
-        context = AttentionContext(torch.device("cpu"), kinds[dtype], kept, 16)
+        kept = torch.float8_e4m3fn if float8 else KINDS[dtype]
+        context = AttentionContext(torch.device("cpu"), KINDS[dtype], kept, 16)
         f = form.form_of(LatentSite(0, 128, 512, 64, 128, 128, 1.0), context)
         types = {**dict.fromkeys(("q", "q_rope", "out", "x"), f"*{dtype}"), "kv": "*u8" if float8 else f"*{dtype}"}
         types |= dict.fromkeys(("tables", "starts", "lengths", "picked"), "*i32")
@@ -140,16 +147,34 @@ def recurrent(dtype, sections):
     yield "conv", conv.conv_kernel, {**types, "memory": f"*{dtype}"}, constants, {"num_warps": 4}
     yield "conv state", conv.conv_state_kernel, {**types, "memory": f"*{dtype}"}, constants, {"num_warps": 4}
     tile = table["attention"]
-    for chunk, delta, per_key in ((1, True, False), (1, False, True), (tile["chunk"], True, False)):
-        constants = {"DELTA": delta, "PER_KEY": per_key, "CHUNK": chunk, "FEWEST": 0 if per_key else tile["fewest"]}
+    for delta, per_key in ((True, False), (False, True)):
+        constants = {"DELTA": delta, "PER_KEY": per_key, "FEWEST": tile["fewest"]}
         constants |= {"BLOCK_K": 128, "BLOCK_V": tile["values"]} | ({} if delta else {"beta": None})
-        yield f"linear {chunk}{delta:d}", attention.linear_kernel, types, constants, {"num_warps": 4}
+        yield f"linear {delta:d}", attention.linear_kernel, types, constants, {"num_warps": 4}
+    yield from by_chunks(dtype, table, types)
     tile = table["scan"]
     constants = {"BLOCK": tile["tile"] // 16, "STATE": 16, "FEWEST": tile["fewest"]}
     yield "scan", scan.scan_kernel, types, constants, {"num_warps": 4}
     constants |= {"CHUNK": tile["chunk"], "BLOCK": tile["chunked"] // (tile["chunk"] * 16)}
     yield "scan by chunks", scan.chunk_kernel, types, constants, {"num_warps": 4}
     yield "gated", scan.gated_kernel, types, {"BLOCK": table["gated"]["channels"]}, {"num_warps": 4}
+
+
+def by_chunks(dtype, table, types):
+    """Yield the same of linear attention by chunks: of Qwen3-Next, the widest keys, Mamba 2, Kimi Linear."""
+    tile, given = table["chunks"], [(True, False, 128), (True, False, 256), (False, False, 128)]
+    for delta, per_key, key_dim in (*given, (True, True, 128), (False, True, 128)):
+        form = prompts.form_of(tile, KINDS[dtype], key_dim, 128)
+        there = {"pseudo": delta, "reads": delta, "queries": delta or per_key, "keys": per_key}
+        kinds = {**types, "kept": "*fp32"} | dict.fromkeys(there, "*fp32" if form.wide else "*bf16")
+        same = {"DELTA": delta, "FEWEST": table["attention"]["fewest"], **form.constants()}
+        same |= dict.fromkeys(name for name, found in {**there, "beta": delta}.items() if not found)
+        options = {"num_warps": tile["warps"], "num_stages": tile["stages"]}
+        kernel, name = key_chunks.key_chunk_kernel if per_key else chunks.chunk_kernel, f"{key_dim}{delta:d}{per_key:d}"
+        yield f"chunk {name}", kernel, kinds, {**same, "BLOCK": form.block}, options
+        same |= {"BLOCK_K": form.keys, "BLOCK_V": form.values, "PER_KEY": per_key}
+        options = {"num_warps": tile["step_warps"], "num_stages": tile["step_stages"]}
+        yield f"step {name}", steps.step_kernel, kinds, same, options
 
 
 def other_forms(dtype, sections):
@@ -204,7 +229,9 @@ def main(name, dtype, *wanted):
         for job, kernel, types, constants, options in PARTS[part](NAMES[dtype], sections):
             names = kernel.arg_names
             signature = {one: "constexpr" if one in constants else types.get(one, "i32") for one in names}
-            source = ASTSource(kernel, signature, {one: constants[one] for one in names if one in constants})
+            aligned = ALIGNED.get(kernel, set()) - constants.keys()
+            attrs = {(i,): [["tt.divisibility", 16]] for i, one in enumerate(names) if one in aligned}
+            source = ASTSource(kernel, signature, {one: constants[one] for one in names if one in constants}, attrs)
             found[job] = triton.compile(source, target=target, options=options).metadata.shared
     print(json.dumps(found))
 

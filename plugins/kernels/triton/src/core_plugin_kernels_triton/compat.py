@@ -53,12 +53,15 @@ def _cast_interpreted(x, dtype: tl.constexpr):
 
 
 @triton.jit
-def dot(a, b, acc):
-    """Return `acc + a @ b`: `a (M, K)` and `b (K, N)` of one float dtype, `acc (M, N)` float32."""
+def dot(a, b, acc, PRECISION: tl.constexpr = "ieee"):
+    """Return `acc + a @ b`: `a (M, K)` and `b (K, N)` of one float dtype, `acc (M, N)` float32.
+
+    `PRECISION`: How a device multiplies float32, in Triton's names. The interpreter always does it exactly.
+    """
     if INTERPRETED:
         y = tl.dot(cast(a, tl.float32), cast(b, tl.float32), acc, input_precision="ieee")
     else:
-        y = tl.dot(a, b, acc, input_precision="ieee")
+        y = tl.dot(a, b, acc, input_precision=PRECISION)
     return y
 
 

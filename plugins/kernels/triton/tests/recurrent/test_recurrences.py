@@ -14,9 +14,11 @@ from torch.nn.functional import normalize
 from core.api.states import State, StateRows
 from core.ops import recurrent as reference
 
+LAUNCH = {"warps": 4, "stages": 1, "step_warps": 4, "step_stages": 1}
 SMALL = {
     "conv": {"tokens": 4, "channels": 4},
-    "attention": {"chunk": 16, "fewest": 8, "values": 16},
+    "attention": {"fewest": 8, "values": 16},
+    "chunks": {"tokens": 32, "columns": 16, "values": 16, "scratch": 256, "tf32x3": 0} | LAUNCH,
     "scan": {"tile": 16, "chunk": 4, "fewest": 8, "chunked": 64},
     "gated": {"channels": 4},
 }
@@ -102,7 +104,8 @@ def test_linear_attention_of_short_types(dtype):
     q, k = (normalize(torch.randn(20, 1, 16), dim=-1).to(dtype) for _ in range(2))
     given = q, k, torch.randn(20, 2, 16).to(dtype), -torch.rand(20, 2), torch.rand(20, 2)
     form = reference.linear_attention_by_token
-    check(linear_attention, form, (1, 19), (2, 16, 16), given, 0.25, dtype=dtype)
+    # Chunks multiply in that type.
+    check(linear_attention, form, (1, 19), (2, 16, 16), given, 0.25, dtype=dtype, rtol=torch.finfo(dtype).eps)
 
 
 def test_what_forgets_everything_at_once():
@@ -113,6 +116,16 @@ def test_what_forgets_everything_at_once():
     q, k = (normalize(torch.randn(24, 1, 4), dim=-1) for _ in range(2))
     form = reference.linear_attention_by_token
     check(linear_attention, form, (24,), (1, 4, 6), (q, k, torch.randn(24, 1, 6), decay, torch.rand(24, 1)), 1.0)
+
+
+def test_an_infinite_value_stays_where_it_is():
+    """In a row of few tokens other columns, and keys that are not there, do not see it."""
+    torch.manual_seed(0)
+    q, k, v = torch.rand(3, 1, 5) + 1, normalize(torch.rand(3, 1, 5) + 1, dim=-1), torch.randn(3, 1, 4)
+    v[1, 0, 2] = torch.inf
+    state = State(torch.zeros(1, 1, 5, 4), rows_of(3, fresh=1))
+    found = linear_attention(q, k, v, torch.full((3, 1), -0.1), None, state, 1.0)
+    assert (found[1:, :, 2] == torch.inf).all() and found.isfinite().sum() == 10
 
 
 @pytest.mark.covers("ATTN-11")
