@@ -9,7 +9,7 @@ from .test_triton_attention import SMALL, attend, definition, site_of, step_of
 
 @pytest.fixture(autouse=True)
 def small_tiles(monkeypatch):
-    monkeypatch.setattr("core_plugin_kernels_triton.attention.tiles.sizes", lambda part, names: SMALL)
+    monkeypatch.setattr("core_plugin_kernels_triton.attention.tiles.tiles", lambda device: SMALL)
 
 
 @pytest.fixture
