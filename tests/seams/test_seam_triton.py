@@ -120,7 +120,7 @@ def test_a_common_prefix_is_read_once_by_captured_graphs_too(plugins, llama, mon
     from core_plugin_kernels_triton.attention import few, tiles
 
     table = {**tiles.sizes("attention", ("default", "interpreter")), "splits": 4}
-    table |= dict.fromkeys(("few_256", "few_512", "few_1024"), {"n": 16, "split": 16, "warps": 1, "stages": 1})
+    table |= {f"few_{size}": {"n": 16, "split": 16, "warps": 1, "stages": 1} for size in (256, 512, 1024)}
     monkeypatch.setattr(tiles, "tiles", lambda device: table)
     counts = Counter()
     counted(monkeypatch, counts, few, "attend_keys")

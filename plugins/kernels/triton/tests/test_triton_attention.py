@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 import torch
-from core_plugin_kernels_triton.attention import keys, prompts
+from core_plugin_kernels_triton.attention import keys as kernel
+from core_plugin_kernels_triton.attention import prompts
 from core_plugin_kernels_triton.attention.backend import TritonBackend
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -281,13 +282,13 @@ def test_tiles_of_keys_that_all_queries_see_give_the_same_with_masks(extra, monk
     """Bit for bit: which tiles these are depends on the queries beside a query."""
     site = site_of(2, 2, **extra)
     step, masked = step_of([(30, 40), (0, 45), (3, 9)], site), []
-    own_tile, own_keys = keys.attend_tile, prompts.attend_keys
+    own_tile, own_keys = kernel.attend_tile, prompts.attend_keys
 
     def counted(*given):
         masked.append(not given[-1])
         return own_tile(*given)
 
-    monkeypatch.setattr(keys, "attend_tile", counted)
+    monkeypatch.setattr(kernel, "attend_tile", counted)
     due = attend(step, site)
     assert masked.count(False) > 4 and masked.count(True) > 4
     torch.testing.assert_close(due.double(), definition(step, site), rtol=0, atol=2e-5)

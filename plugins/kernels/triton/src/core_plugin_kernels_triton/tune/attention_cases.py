@@ -44,7 +44,8 @@ class _Steps:
         self.blocks = max(rows * -(-length // BLOCK_SIZE) for rows, length in (*PROMPTS, *SINGLE))
         shape = (self.blocks, 2, BLOCK_SIZE, sizes.kv_heads, sizes.head_dim)
         self.cache = torch.randn(shape, dtype=self.dtype, device=device)
-        self.scales = torch.ones(sizes.kv_heads, device=device)
+        scales = torch.ones(sizes.kv_heads, device=device)
+        self.terms = (None, None, scales, scales, self.site.scale * math.log2(math.e), 0.0)
 
     def form(self) -> Form:
         """Return the form of the layer now."""
@@ -52,25 +53,25 @@ class _Steps:
 
     def prompts(self, rows: int, length: int) -> Call:
         """Return the attention of whole prompts."""
-        q, where, terms = self._step(rows, length, length)
-        return lambda: attend_prompts(q, self.cache, *where, *terms, self.form())
+        q, kv, tables, starts, lengths, out = self._step(rows, length, length)
+        return lambda: attend_prompts(q, kv, tables, starts, lengths, out, *self.terms, self.form())
 
     def single(self, rows: int, length: int) -> Call:
         """Return the attention of one token a row."""
-        q, where, terms = self._step(rows, length, 1)
+        q, kv, tables, starts, lengths, out = self._step(rows, length, 1)
 
         def call() -> None:
             form = self.form()
-            attend_few(q, self.cache, *where, *memory(q, rows, length, form), *terms, 1, length, form)
+            sums, tops = memory(q, rows, length, form)
+            attend_few(q, kv, tables, starts, lengths, out, sums, tops, *self.terms, 1, length, form)
 
         return call
 
-    def _step(self, rows: int, length: int, count: int) -> tuple[Tensor, tuple[Tensor, ...], tuple[object, ...]]:
-        """Return queries, where they read and write, and the terms of their scores."""
+    def _step(self, rows: int, length: int, count: int) -> tuple[Tensor, ...]:
+        """Return queries, the cache, and the step's tables, starts, lengths and output."""
         q = torch.randn(rows * count, self.site.num_heads, self.site.head_dim, dtype=self.dtype, device=self.device)
         columns = -(-length // BLOCK_SIZE)
         tables = torch.randperm(self.blocks, device=self.device)[: rows * columns].view(rows, columns).int()
         starts = torch.arange(rows + 1, dtype=torch.int32, device=self.device) * count
         lengths = torch.full((rows,), length, dtype=torch.int32, device=self.device)
-        inner = self.site.scale * math.log2(math.e)
-        return q, (tables, starts, lengths, torch.empty_like(q)), (None, None, self.scales, self.scales, inner, 0.0)
+        return q, self.cache, tables, starts, lengths, torch.empty_like(q)
