@@ -119,9 +119,9 @@ def test_a_common_prefix_is_read_once_by_captured_graphs_too(plugins, llama, mon
     plugins("fake_device", "triton_interpreted")
     from core_plugin_kernels_triton.attention import few, tiles
 
-    table = {**tiles.sizes("attention", ("default", "interpreter")), "split": 16, "splits": 4}
-    table["few"] = [{"bytes": 65536, "n": 16, "warps": 1, "stages": 1}]
-    monkeypatch.setattr(tiles, "sizes", lambda part, names: table)
+    table = {**tiles.sizes("attention", ("default", "interpreter")), "splits": 4}
+    table |= {f"few_{size}": {"n": 16, "split": 16, "warps": 1, "stages": 1} for size in (256, 512, 1024)}
+    monkeypatch.setattr(tiles, "tiles", lambda device: table)
     counts = Counter()
     counted(monkeypatch, counts, few, "attend_keys")
     found, programs = {}, {}

@@ -15,7 +15,7 @@ from core_plugin_kernels_triton.attention.form import FLOAT8, form_of, power_of_
 from core_plugin_kernels_triton.attention.merge import merge_kernel
 from core_plugin_kernels_triton.attention.prompts import prompt_kernel
 from core_plugin_kernels_triton.attention.store import store_kernel
-from core_plugin_kernels_triton.attention.tiles import Tiles, _fitting
+from core_plugin_kernels_triton.attention.tiles import tiles_of
 from core_plugin_kernels_triton.tables import sizes
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
@@ -30,6 +30,12 @@ POINTERS = {
     **dict.fromkeys(("sums_out", "tops_out", "sums_in", "tops_in"), "*fp32"),
     **dict.fromkeys(("inner", "outer"), "fp32"),
 }
+ALIGNED = (
+    *("q", "kv", "out", "k", "v", "table", "slopes", "sinks", "key_scales", "value_scales"),
+    *("sums_out", "tops_out", "sums_in", "tops_in"),
+    *("q_token", "q_head", "out_token", "kv_block", "kv_half", "kv_token", "kv_head"),
+)
+"""Multiples of 16, as those of models are: what is loaded by 16 bytes is loaded ahead, and takes shared memory."""
 
 
 def target_of(name):
@@ -46,7 +52,8 @@ def compiled(kernel, pointers, constants, target, warps, stages):
     names = {**POINTERS, **pointers}
     taken = {name: constants[name] for name in kernel.arg_names if name in constants}
     signature = {name: "constexpr" if name in taken else names.get(name, "i32") for name in kernel.arg_names}
-    source = ASTSource(kernel, signature, taken)
+    places = [place for place, name in enumerate(kernel.arg_names) if name in ALIGNED and name not in taken]
+    source = ASTSource(kernel, signature, taken, {(place,): [["tt.divisibility", 16]] for place in places})
     found = triton.compile(source, target=target, options={"num_warps": warps, "num_stages": stages})
     return found.metadata.shared
 
@@ -57,17 +64,7 @@ def main(name, dtype, kv_dtype, head_dim, terms):
     site = AttentionSite(0, 6, 2, head_dim, 1.0)
     if terms == "all":
         site = replace(site, window=100, softcap=1.0, sinks=True, slopes=(1.0,) * 6)
-    table = sizes("attention", sections)
-    row = power_of_two(head_dim) * dtype.itemsize
-    tiles = Tiles(
-        _fitting(table["prompt"], row),
-        _fitting(table["few"], row),
-        table["stored"],
-        table["merged"],
-        table["split"],
-        table["splits"],
-        table["joint"],
-    )
+    tiles = tiles_of(sizes("attention", sections), power_of_two(head_dim) * dtype.itemsize)
     f = form_of(site, 16, kv_dtype, tiles)
     kept = torch.uint8 if kv_dtype in FLOAT8 else kv_dtype
     pointers = {"kv": f"*{NAMES[kept]}", **dict.fromkeys(("q", "out", "k", "v"), f"*{NAMES[dtype]}")}

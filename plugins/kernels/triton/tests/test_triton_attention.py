@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 import torch
+from core_plugin_kernels_triton.attention import keys as kernel
+from core_plugin_kernels_triton.attention import prompts
 from core_plugin_kernels_triton.attention.backend import TritonBackend
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,18 +18,17 @@ CPU = torch.device("cpu")
 SMALL = {
     "stored": 8,
     "merged": 4,
-    "split": 16,
     "splits": 4,
     "joint": 16,
-    "prompt": [{"bytes": 65536, "m": 16, "n": 8, "warps": 1, "stages": 1}],
-    "few": [{"bytes": 65536, "n": 8, "warps": 1, "stages": 1}],
+    "prompt_1024": {"m": 16, "n": 8, "warps": 1, "stages": 1},
+    "few_1024": {"n": 8, "split": 16, "warps": 1, "stages": 1},
 }
 """Tiles of which a few dozen tokens have several."""
 
 
 @pytest.fixture(autouse=True)
 def small_tiles(monkeypatch):
-    monkeypatch.setattr("core_plugin_kernels_triton.attention.tiles.sizes", lambda part, names: SMALL)
+    monkeypatch.setattr("core_plugin_kernels_triton.attention.tiles.tiles", lambda device: SMALL)
 
 
 @dataclass
@@ -269,6 +270,32 @@ def test_a_row_gives_the_same_alone_and_among_others():
         )
         found = attend(replace(step, batch=alone, q=step.q[mine], k=step.k[mine], v=step.v[mine]), site)
         assert torch.equal(found, together[mine]), rows[row]
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [{}, {"window": 21}, {"chunk": 16}, {"softcap": 2.0, "window": 30}, {"slopes": (0.5, 0.25, 0.1, 0.05)}],
+    ids=["plain", "window", "chunk", "capped", "slopes"],
+)
+@pytest.mark.covers("ATTN-05")
+def test_tiles_of_keys_that_all_queries_see_give_the_same_with_masks(extra, monkeypatch):
+    """Bit for bit: which tiles these are depends on the queries beside a query."""
+    site = site_of(2, 2, **extra)
+    step, masked = step_of([(30, 40), (0, 45), (3, 9)], site), []
+    own_tile, own_keys = kernel.attend_tile, prompts.attend_keys
+
+    def counted(*given):
+        masked.append(not given[-1])
+        return own_tile(*given)
+
+    monkeypatch.setattr(kernel, "attend_tile", counted)
+    due = attend(step, site)
+    assert masked.count(False) > 4 and masked.count(True) > 4
+    torch.testing.assert_close(due.double(), definition(step, site), rtol=0, atol=2e-5)
+    del masked[:]
+    monkeypatch.setattr(prompts, "attend_keys", lambda *given: own_keys(*given[:-1], False))
+    found = attend(step, site)
+    assert all(masked) and torch.equal(found, due)
 
 
 def test_a_prompt_in_pieces_equals_the_prompt_at_once():

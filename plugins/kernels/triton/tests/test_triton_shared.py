@@ -9,7 +9,7 @@ from .test_triton_attention import SMALL, attend, definition, site_of, step_of
 
 @pytest.fixture(autouse=True)
 def small_tiles(monkeypatch):
-    monkeypatch.setattr("core_plugin_kernels_triton.attention.tiles.sizes", lambda part, names: SMALL)
+    monkeypatch.setattr("core_plugin_kernels_triton.attention.tiles.tiles", lambda device: SMALL)
 
 
 @pytest.fixture
@@ -94,7 +94,7 @@ def test_contexts_whose_splits_have_other_sizes_stay_apart(programs):
 
 def test_larger_tiles_have_lanes_for_more_rows(programs, monkeypatch):
     """32 lanes: all seven rows are one group, of which the sixth and seventh share 1 and 2 splits with the first."""
-    monkeypatch.setitem(SMALL, "few", [{"bytes": 65536, "m": 32, "n": 8, "warps": 1, "stages": 1}])
+    monkeypatch.setitem(SMALL, "few_1024", {**SMALL["few_1024"], "m": 32})
     site = site_of(1)
     step = sharing(ROWS, SHARED, site)
     torch.testing.assert_close(attend(step, site).double(), definition(step, site), rtol=0, atol=2e-5)

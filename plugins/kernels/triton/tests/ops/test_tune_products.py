@@ -118,6 +118,6 @@ def test_what_is_kept_is_what_products_and_experts_use(tmp_path, monkeypatch):
 
 
 def test_parts_are_chosen_by_name():
-    assert parts_of("ops,products,experts") == [*PARTS] and parts_of("experts") == ["experts"]
-    with pytest.raises(ConfigError, match=r"CORE-C104 .* --parts names 'attention'.*Tables: ops, products"):
-        parts_of("ops,attention")
+    assert parts_of("ops,products,experts,attention") == [*PARTS] and parts_of("experts") == ["experts"]
+    with pytest.raises(ConfigError, match=r"CORE-C104 .* --parts names 'latent'.*Tables: ops, products"):
+        parts_of("ops,latent")

@@ -115,6 +115,8 @@ def split_kernel(
         least,
         begin,
         tl.minimum(begin + size, length),
+        begin,
+        begin,
         tables + row.to(tl.int64) * table_row,
         keys,
         keys + kv_half,
@@ -131,6 +133,7 @@ def split_kernel(
         ALIBI,
         FLOAT8,
         BLOCK_N,
+        False,
     )
     if WHOLE:
         scale = 1.0

@@ -53,6 +53,7 @@ def prompt_kernel(
     kv_head,
     table_row,
     GROUP: tl.constexpr,
+    KV_HEADS: tl.constexpr,
     HEAD_DIM: tl.constexpr,
     BLOCK_D: tl.constexpr,
     BLOCK_SIZE: tl.constexpr,
@@ -68,8 +69,9 @@ def prompt_kernel(
 ):
     """One tile of a row's queries, with all heads that share one kv head. Rows of up to `FEW` tokens are left out."""
     QUERIES: tl.constexpr = BLOCK_M // GROUP
-    tile = tl.program_id(0)
-    head = tl.program_id(1)
+    # The last tiles of a row see the most keys: they come first, all heads of each, so that no long one ends alone.
+    tile = tl.num_programs(0) // KV_HEADS - 1 - tl.program_id(0) // KV_HEADS
+    head = tl.program_id(0) % KV_HEADS
     row = row_of(tile, starts, rows, QUERIES)
     first = tl.load(starts + row)
     count = tl.load(starts + row + 1) - first
@@ -97,6 +99,8 @@ def prompt_kernel(
         least,
         least // BLOCK_N * BLOCK_N,
         tl.minimum(place + QUERIES, length),
+        first_key(tl.minimum(place + QUERIES, length) - 1, WINDOW, CHUNK),
+        place + 1,
         tables + row.to(tl.int64) * table_row,
         keys,
         keys + kv_half,
@@ -113,6 +117,7 @@ def prompt_kernel(
         ALIBI,
         FLOAT8,
         BLOCK_N,
+        True,
     )
     sink = places.to(tl.float32)
     if SINKS:
@@ -152,7 +157,7 @@ def attend_prompts(
         inner, outer: Factor of the products, and the cap.
     """
     f, rows = Form(*form), lengths.shape[0]
-    grid = (q.shape[0] // f.queries + rows, f.kv_heads)
+    grid = ((q.shape[0] // f.queries + rows) * f.kv_heads,)
     prompt_kernel[grid](
         q,
         kv,
@@ -176,6 +181,7 @@ def attend_prompts(
         kv.stride(3),
         tables.stride(0),
         GROUP=f.group,
+        KV_HEADS=f.kv_heads,
         HEAD_DIM=f.dim,
         BLOCK_D=f.width,
         BLOCK_SIZE=f.block_size,

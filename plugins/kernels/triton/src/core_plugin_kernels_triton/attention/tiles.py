@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
@@ -41,21 +43,36 @@ class Tiles:
     joint: int
 
 
+@cache
+def tiles(device: torch.device) -> dict[str, Any]:
+    """Return the table for a device: sizes, and kernel and bytes of a head (`prompt_256`) -> its tile."""
+    return sizes("attention", sections(device))
+
+
 def tiles_for(device: torch.device, row_bytes: int) -> Tiles:
     """Return the tiles for heads of so many bytes in the compute dtype, padded to a power of two."""
-    table = sizes("attention", sections(device))
+    return tiles_of(tiles(device), row_bytes)
+
+
+def tiles_of(table: Mapping[str, Any], row_bytes: int) -> Tiles:
+    """Return the tiles of a table for heads of so many bytes."""
+    few = table[entry(table, "few", row_bytes)]
     return Tiles(
-        prompt=_fitting(table["prompt"], row_bytes),
-        few=_fitting(table["few"], row_bytes),
+        prompt=_tile(table[entry(table, "prompt", row_bytes)]),
+        few=_tile(few),
         stored=table["stored"],
         merged=table["merged"],
-        split=table["split"],
+        split=few["split"],
         splits=table["splits"],
         joint=table["joint"],
     )
 
 
-def _fitting(entries: list[dict[str, Any]], row_bytes: int) -> Tile:
-    """Return the first entry for rows of so many bytes; the last is for all larger ones."""
-    entry = next((one for one in entries if row_bytes <= one["bytes"]), entries[-1])
-    return Tile(entry.get("m", 16), entry["n"], entry["warps"], entry["stages"])
+def entry(table: Mapping[str, Any], kernel: str, row_bytes: int) -> str:
+    """Return the name of a kernel's entry for heads of so many bytes: the least that is enough, else the greatest."""
+    limits = sorted(int(name.rpartition("_")[2]) for name in table if name.startswith(f"{kernel}_"))
+    return f"{kernel}_{next((one for one in limits if row_bytes <= one), limits[-1])}"
+
+
+def _tile(sizes: Mapping[str, int]) -> Tile:
+    return Tile(sizes.get("m", 16), sizes["n"], sizes["warps"], sizes["stages"])

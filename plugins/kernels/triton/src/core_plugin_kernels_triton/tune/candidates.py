@@ -44,3 +44,12 @@ EXPERTS: Candidates = types.MappingProxyType(
         "total": {"tile": _TILES, "lane": _LANES},
     }
 )
+
+# As many stages as load a tile of keys or two ahead, which waits for the numbers of its blocks.
+_AHEAD = {"warps": _WARPS, "stages": (1, 2, 3, 5)}
+_PROMPT = {"m": (64, 128), "n": (32, 64, 128), **_AHEAD}
+_FEW = {"n": (32, 64, 128), "split": (256, 512), **_AHEAD}
+
+ATTENTION: Candidates = types.MappingProxyType(
+    {f"prompt_{size}": _PROMPT for size in (128, 256, 512, 1024)} | {f"few_{size}": _FEW for size in (256, 512, 1024)}
+)

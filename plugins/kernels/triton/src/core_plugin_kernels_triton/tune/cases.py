@@ -27,6 +27,7 @@ class Sizes:
 
     Attributes:
         experts, top_k, expert_size: How many experts a layer has, those of a token, and the inner size of one; 0: none.
+        latent: Whether its attention is latent.
     """
 
     rows: tuple[int, ...]
@@ -40,6 +41,7 @@ class Sizes:
     experts: int = 0
     top_k: int = 0
     expert_size: int = 0
+    latent: bool = False
 
 
 def cases(sizes: Sizes, device: torch.device) -> Mapping[str, Sequence[Call]]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from core_plugin_kernels_triton.tune.search import Finding
 
 NO_DEVICE = 1
-PARTS = ("ops", "products", "experts")
+PARTS = ("ops", "products", "experts", "attention")
 """Tables that are tuned; `tune.parts` has what belongs to each."""
 DTYPES = ("bfloat16", "float16", "float32")
 LLAMA = {
@@ -121,6 +121,7 @@ def sizes_of(model: str | None, dtype: str, rows: str) -> Sizes:
             head_dim=int(config.get("head_dim") or hidden // heads),
             vocabulary=int(config["vocab_size"]),
             dtype=dtype,
+            latent=bool(config.get("kv_lora_rank")),
             **_experts_of(config),
         )
     except (OSError, LookupError, ValueError, TypeError, AttributeError) as error:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from core_plugin_kernels_triton.attention.tiles import tiles as attention_tiles
 from core_plugin_kernels_triton.experts.tiles import tiles as expert_tiles
 from core_plugin_kernels_triton.ops.tiles import tiles as op_tiles
 from core_plugin_kernels_triton.products.tiles import tiles as product_tiles
-from core_plugin_kernels_triton.tune import candidates, cases, expert_cases, product_cases
+from core_plugin_kernels_triton.tune import attention_cases, candidates, cases, expert_cases, product_cases
 
 if TYPE_CHECKING:
     import torch
@@ -39,6 +40,7 @@ PARTS: Mapping[str, Part] = {
         Part("ops", op_tiles, candidates.OPS, cases.cases),
         Part("products", product_tiles, candidates.PRODUCTS, product_cases.cases),
         Part("experts", expert_tiles, candidates.EXPERTS, expert_cases.cases),
+        Part("attention", attention_tiles, candidates.ATTENTION, attention_cases.cases),
     )
 }
 """In the order in which they are tuned."""
