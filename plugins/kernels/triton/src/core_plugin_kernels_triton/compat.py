@@ -56,10 +56,12 @@ def _cast_interpreted(x, dtype: tl.constexpr):
 def dot(a, b, acc, PRECISION: tl.constexpr = "ieee"):
     """Return `acc + a @ b`: `a (M, K)` and `b (K, N)` of one float dtype, `acc (M, N)` float32.
 
-    `PRECISION`: How a device multiplies float32, in Triton's names. The interpreter always does it exactly.
+    `PRECISION`: How a device multiplies float32, in Triton's names. The interpreter sums in float64: in float32 a row's
+    sums would depend on which row it is, in the libraries that numpy has for some processors.
     """
     if INTERPRETED:
-        y = tl.dot(cast(a, tl.float32), cast(b, tl.float32), acc, input_precision="ieee")
+        wide = tl.dot(cast(a, tl.float32).to(tl.float64), cast(b, tl.float32).to(tl.float64), acc.to(tl.float64))
+        y = wide.to(tl.float32)
     else:
         y = tl.dot(a, b, acc, input_precision=PRECISION)
     return y

@@ -64,7 +64,7 @@ class TritonLatent:
 
     def _expanded(self, plan: TritonPlan) -> np.ndarray:
         """Return the rows that are expanded."""
-        if not plan.work(FEW).many:
+        if plan.shape is not None or not plan.work(FEW).many:
             return np.zeros(0, np.int64)
         return expanded_rows(plan.counts, plan.seq_lens, self._form)
 
@@ -86,8 +86,9 @@ class TritonLatent:
             moved[:, span] = torch.bmm(q[span].transpose(0, 1), self._key)
         moved = moved.transpose(0, 1)
         found = q.new_empty(len(q), site.num_heads, site.latent_dim)
-        _, queries, longest = plan.work(FEW)
-        many = bool((plan.counts > FEW).sum() > expanded)
+        many, queries, longest = plan.work(FEW)
+        if plan.shape is None:  # a plan of graphs knows no counts, and expands nothing
+            many = bool((plan.counts > FEW).sum() > expanded)
         parts = memory(q, 0 if picked is not None else queries * len(plan.lengths), longest, form)
         where = (plan.tables, plan.starts, plan.lengths, picked, found)
         launch_latent(moved, q_rope, kv, *where, *parts, site.scale * LOG2_E, many, queries, longest, form)
