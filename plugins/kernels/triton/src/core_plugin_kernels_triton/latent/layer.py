@@ -17,6 +17,8 @@ from core_plugin_kernels_triton.latent.form import FEW, form_of
 from core_plugin_kernels_triton.latent.store import store_rows
 
 LOG2_E = math.log2(math.e)
+NEVER = 2**30
+"""More tokens than any row has."""
 
 
 def layout(width: int, ctx: AttentionContext) -> KVLayout:
@@ -87,8 +89,10 @@ class TritonLatent:
         moved = moved.transpose(0, 1)
         found = q.new_empty(len(q), site.num_heads, site.latent_dim)
         many, queries, longest = plan.work(FEW)
-        if plan.shape is None:  # a plan of graphs knows no counts, and expands nothing
+        if plan.shape is None:
             many = bool((plan.counts > FEW).sum() > expanded)
+        else:  # the host does not know which rows would be expanded: none is
+            form = form._replace(fewest=NEVER)
         parts = memory(q, 0 if picked is not None else queries * len(plan.lengths), longest, form)
         where = (plan.tables, plan.starts, plan.lengths, picked, found)
         launch_latent(moved, q_rope, kv, *where, *parts, site.scale * LOG2_E, many, queries, longest, form)
