@@ -48,7 +48,7 @@ def _entries(pattern: str) -> list[tuple[str, str, str]]:
 
 
 PLUGINS = _entries("plugins/*/*/pyproject.toml")
-INTERPRETED = [one for one in PLUGINS if one[2] == "core-plugin-kernels-triton"]
+INTERPRETED = [one for one in PLUGINS if one[2] == "core-plugin-kernels-triton" and one[0] != "core.commands"]
 """Those whose kernels run in Triton's interpreter here."""
 EXAMPLES = _entries("examples/plugins/*/pyproject.toml")
 

@@ -19,7 +19,7 @@ from quantized import FORMS, ROUNDED, plain, quantized, some, without_weights
 
 GREEDY = SamplingParams(temperature=0.0, max_tokens=6, ignore_eos=True)
 PROMPT = {"prompt_token_ids": [3 + (i * 29) % 90 for i in range(21)]}
-TAKES_PLAIN = {"fp8", "fp8 static", "fp8 in blocks", "fp8 by outputs"}
+TAKES_PLAIN = {"fp8", "fp8 static", "fp8 in blocks", "fp8 by outputs", "AutoRound FP8"}
 """Forms whose layers have the tensors of plain ones, too: numbers of an update are rounded to them."""
 
 
