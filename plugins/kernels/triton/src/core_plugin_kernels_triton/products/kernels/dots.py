@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from core_plugin_kernels_triton.compat import INTERPRETED, from_float8
+from core_plugin_kernels_triton.compat import INTERPRETED, dot, from_float8
 from core_plugin_kernels_triton.products.kernels.kinds import E2M1, E4M3, E5M2, E8M0
 from core_plugin_kernels_triton.products.kernels.numbers import e2m1
 
@@ -30,7 +30,7 @@ def dot_float8(a, b, FNUZ: tl.constexpr):
     """
     if INTERPRETED:
         zero = tl.zeros((a.shape[0], b.shape[1]), tl.float32)
-        wide = tl.dot(from_float8(a, False).to(tl.float32), from_float8(b, False).to(tl.float32), zero)
+        wide = dot(from_float8(a, False).to(tl.float32), from_float8(b, False).to(tl.float32), zero)
     elif FNUZ:
         c = _as_fnuz(a).to(tl.float8e4b8, bitcast=True)
         d = _as_fnuz(b).to(tl.float8e4b8, bitcast=True)
