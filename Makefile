@@ -22,7 +22,7 @@ help:
 	@echo "make serve    install if needed and serve the demo model, with a chat page, at 127.0.0.1:8000"
 	@echo "make test     install the test extras and run the tests, JOBS=2 at a time"
 	@echo "make test-all the same, and the exhaustive tests"
-	@echo "make test-gpu what only a GPU shows: kernels, tiny models, bandwidth (ten minutes; needs one)"
+	@echo "make test-gpu what only a GPU shows: kernels, tiny models, speed (a quarter of an hour; needs one)"
 	@echo "make install  create $(VENV) with core, the CPU plugins and the demo model"
 	@echo "make lint | bench | bench-peers | docs | clean"
 
@@ -97,7 +97,7 @@ lint: $(VENV)/.installed-test
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
 
-# Ten minutes on a GPU; without one it says so, and succeeds.
+# A quarter of an hour on a GPU; without one it says so, and succeeds.
 test-gpu: $(VENV)/.installed-test
 	@$(BIN)/python tests/gpu/run.py $(ARGS)
 
