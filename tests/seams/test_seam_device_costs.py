@@ -66,6 +66,7 @@ def test_a_greedy_decode_step_is_a_few_copies_and_a_replay(plugins, llama, steps
         "load": {"copy_": 5},  # tokens, positions, lengths, slots, tables
         "sample": {"scatter_": 1},  # the tokens, into the pool
     }.items():
+        assert len(steps[name]) > 6, name
         for counts in steps[name][-6:]:
             assert {op: count for op, count in counts.items() if op not in VIEWS} == due, name
             assert sum(counts[op] for op in VIEWS) <= 6, name
