@@ -147,6 +147,7 @@ if TYPE_CHECKING:
         Finish,
         Job,
         Outlet,
+        Prompt,
         Reply,
         TextRequest,
         Timings,
@@ -181,7 +182,17 @@ if TYPE_CHECKING:
         token_table,
         tokenizer_from_directory,
     )
-    from core.api.tool_servers import RemoteTool, ToolResult, ToolServerClient, ToolServerError, ToolSession
+    from core.api.tool_servers import (
+        TOOL_BAD_ARGUMENTS,
+        RemoteTool,
+        ToolEndpoint,
+        ToolResult,
+        ToolServerClient,
+        ToolServerError,
+        ToolServers,
+        ToolSession,
+        ToolSessions,
+    )
     from core.api.verdict import ProbeResult, Verdict
     from core.api.weights import (
         CheckpointInfo,
@@ -248,8 +259,8 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
         "sampling": "SamplingView",
         "schedulers": "AdmissionPolicy ChunkPolicy RequestView SchedulerPolicy SchedulerState",
         "serving": (
-            "Answer AnswerRequest ChatRequest Delta Dialect Finish Job Outlet Reply TextRequest Timings TokenScore "
-            "ToolChoice Usage"
+            "Answer AnswerRequest ChatRequest Delta Dialect Finish Job Outlet Prompt Reply TextRequest Timings "
+            "TokenScore ToolChoice Usage"
         ),
         "shapes": "features_of ModelShape PoolingShape WeightShape",
         "sinks": "EngineStats FinishedRequest StatSink",
@@ -263,7 +274,10 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
             "fast_tokenizer FittedText missing_tokenizer token_bytes token_table Tokenizer tokenizer_from_directory "
             "TokenizerExtras TokenStream"
         ),
-        "tool_servers": "RemoteTool ToolResult ToolServerClient ToolServerError ToolSession",
+        "tool_servers": (
+            "RemoteTool TOOL_BAD_ARGUMENTS ToolEndpoint ToolResult ToolServerClient ToolServerError ToolServers "
+            "ToolSession ToolSessions"
+        ),
         "verdict": "ProbeResult Verdict",
         "weights": (
             "CheckpointInfo CheckpointReader KeptWeights ModelFiles ModelSource WeightManifest WeightReceiver "
@@ -302,6 +316,11 @@ __all__ = [
     "TextRequest",
     "Timings",
     "TokenScore",
+    "Prompt",
+    "TOOL_BAD_ARGUMENTS",
+    "ToolEndpoint",
+    "ToolServers",
+    "ToolSessions",
     "Body",
     "BodyPart",
     "API_VERSIONS",

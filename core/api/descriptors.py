@@ -414,6 +414,8 @@ class RouteSpec(Descriptor):
             share, it names what it takes: `/v1/messages`.
         public: Paths, each with everything below it (`/` alone), under which it may show assets without a key.
         automatic: It is served wherever it is installed; others are where `--route` names them.
+        settings: Options of the server (`core config`, section `server`) that it goes by, as `stream_interval`; their
+            values are `EngineClient.settings`. Keys are not among them.
     """
 
     group: ClassVar[str] = "core.routes"
@@ -421,6 +423,7 @@ class RouteSpec(Descriptor):
     mounts: tuple[str, ...] = ()
     public: tuple[str, ...] = ()
     automatic: bool = False
+    settings: tuple[str, ...] = ()
 
 
 class CommandSpec(Descriptor):

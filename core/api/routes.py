@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
+    from asyncio import Task
+
     from core.api.bodies import Body
+    from core.api.errors import RequestError
     from core.api.sampling import SamplingView
     from core.api.serving import Answer, ChatRequest, Dialect, Reply, TextRequest
     from core.api.sinks import EngineStats
     from core.api.tokenizer import Tokenizer
+    from core.api.tool_servers import ToolServers
 
 B = TypeVar("B", bound="Body")
 
@@ -93,6 +97,7 @@ class RouteRegistry(Protocol):
         body: type[Body] | None = None,
         header: str | None = None,
         generates: bool = False,
+        streams: bool = False,
     ) -> None:
         """Declare a route.
 
@@ -102,6 +107,7 @@ class RouteRegistry(Protocol):
             body: What clients are told of its body.
             header: Name of a header: the route is for clients that send it alone, and its path may be anybody's.
             generates: A model that gives vectors answers it with 400.
+            streams: It may answer with events, which is told to clients; a body with a field `stream` says so itself.
         """
         ...
 
@@ -150,6 +156,12 @@ class EngineClient(Protocol):
             known the chat template lets a request switch it off), `bounded_thinking` (it is known where the model
             thinks), and the tasks of models that give vectors (`embed`, `classify`, ...).
         facts: What is known of the checkpoint, of `architecture`, `format`, `quantization`, `dtype`, `num_bytes`.
+        template_variables: Names in `template_args` that have an effect, `tools` and `documents` among them; None where
+            nobody knows.
+        defaults: Sampling parameters that hold where a request says nothing, by name.
+        settings: Values of the server's options that the descriptor names.
+        tool_servers: Those that may be spoken to; None if there are none.
+        stopping: The server ends, and with it what is being generated.
 
     What is asked counts for admission, metrics and drain. What is raised are `RequestError`s, whose `status` says whose
     fault it is: 4xx the request's, 503 the server's, which is full, stopping or broken.
@@ -179,20 +191,57 @@ class EngineClient(Protocol):
     @property
     def facts(self) -> Mapping[str, Any]: ...
 
-    async def open(self, request: ChatRequest | TextRequest, *, prefix: str) -> Answer:
+    @property
+    def template_variables(self) -> frozenset[str] | None: ...
+
+    @property
+    def defaults(self) -> Mapping[str, Any]: ...
+
+    @property
+    def settings(self) -> Mapping[str, Any]: ...
+
+    @property
+    def tool_servers(self) -> ToolServers | None: ...
+
+    @property
+    def stopping(self) -> bool: ...
+
+    async def open(self, request: ChatRequest | TextRequest, *, prefix: str, name: str | None = None) -> Answer:
         """Check, admit and render a request; nothing is sent to the engine before the answer runs.
 
         Args:
             prefix: What the answer's id begins with.
+            name: The whole id, for an answer of several generations that is called the same all along: it was admitted
+                once (`admit`), and is not refused because others wait.
         """
         ...
 
-    async def count(self, request: ChatRequest) -> int:
-        """Return how many tokens a conversation has, as its template renders it; nothing is generated."""
+    def check(self, request: ChatRequest | TextRequest) -> None:
+        """Refuse what is wrong with a request as far as that shows before it is rendered."""
         ...
 
-    async def describe(self, request: ChatRequest) -> dict[str, Any]:
-        """Return what the engine would be sent for a conversation, as plain data; nothing is generated."""
+    def admit(self, sequences: int = 1) -> None:
+        """Refuse, with 503, so many more sequences while the server is full, stopping or broken."""
+        ...
+
+    async def render(self, request: ChatRequest) -> Sequence[int]:
+        """Return the tokens of a conversation, as its template renders it; nothing is generated."""
+        ...
+
+    async def describe(self, request: ChatRequest | TextRequest, *, offsets: bool = False) -> list[dict[str, Any]]:
+        """Return what the engine would be sent for each prompt, as plain data; nothing is generated.
+
+        Args:
+            offsets: With where each token stands in the prompt's text, in characters, as `token_offsets`.
+        """
+        ...
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> Task[None]:
+        """Have work go on beside requests; a server that drains waits for it, and one that stops cancels it."""
+        ...
+
+    def error(self, raised: BaseException) -> RequestError:
+        """Return what clients are told of what was raised; what nobody expected is logged."""
         ...
 
     def check_model(self, name: str | None) -> None:
@@ -224,6 +273,10 @@ class EngineClient(Protocol):
         It counts for admission, runs beside the event loop where that takes its time, and is refused if no tokenization
         could make it fit the model's length. `tokenizer` knows no such bounds.
         """
+        ...
+
+    async def detokenize(self, ids: Sequence[int]) -> str:
+        """Return the text of token ids, special ones included; as `tokenize`, it counts for admission."""
         ...
 
     async def call(self, method: str, *args: Any) -> Any:

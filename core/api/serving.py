@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from core.api.errors import RequestError
+
 if TYPE_CHECKING:
-    from core.api.errors import RequestError
     from core.api.parsers import ParseEvent
 
 
@@ -34,8 +35,23 @@ class ToolChoice:
         """Whether the model must call."""
         return self.mode in ("required", "function")
 
+    @classmethod
+    def read(cls, given: str | Mapping[str, Any] | None) -> ToolChoice:
+        """Return what OpenAI's `tool_choice` says. Raises `RequestError`."""
+        if given is None:
+            return AUTO
+        if isinstance(given, str) and given in _MODES:
+            return _MODES[given]
+        function = given.get("function") if isinstance(given, Mapping) and given.get("type") == "function" else None
+        name = function.get("name") if isinstance(function, Mapping) else None
+        if not isinstance(name, str):
+            said = "tool_choice must be 'none', 'auto', 'required' or {'type': 'function', 'function': {'name': ...}}"
+            raise RequestError(said, param="tool_choice")
+        return cls("function", name)
+
 
 AUTO = ToolChoice()
+_MODES = {"auto": AUTO, "none": ToolChoice("none"), "required": ToolChoice("required")}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,20 +62,31 @@ class AnswerRequest:
         sampling: Sampling parameters by the names of `core.SamplingParams`; None is not said, and the server's defaults
             hold then.
         structured: What the text must be, by the fields of `structured_outputs`: `json` (a schema), `json_object`, ...
+        beams: Search for the `n` most likely sequences instead of sampling them; its `length_penalty` and
+            `early_stopping`, as far as they are said. None: sample.
         fitted: As many tokens as the model's length leaves room for, where more are asked for; else that is refused.
+        truncate_prompt_tokens: Tokens to which a prompt is cut instead of being refused, -1 for what the output leaves.
+        truncation_side: Which end of it is cut off.
+        interval: Tokens of a sequence that are gathered per delta.
         priority: Smaller runs earlier, under a policy that looks at it.
         cache_salt: Requests share cached prefixes only under the same salt.
         user: Whom the body names as its user.
+        request_id: The client's own name of the request, which the answer's `id` then ends with.
         names: Field of a rule -> the API's own field, for errors: of these classes, those of `sampling`, and
             `structured.json`.
     """
 
     sampling: Mapping[str, Any] = field(default_factory=dict)
     structured: Mapping[str, Any] | None = None
+    beams: Mapping[str, Any] | None = None
     fitted: bool = False
+    truncate_prompt_tokens: int | None = None
+    truncation_side: Literal["left", "right"] | None = None
+    interval: int = 1
     priority: int = 0
     cache_salt: str | None = None
     user: str | None = None
+    request_id: str | None = None
     names: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -72,7 +99,11 @@ class ChatRequest(AnswerRequest):
         tools: OpenAI's tools.
         tool_choice: Which tools may, or must, be called.
         parallel_tool_calls: Whether an answer may hold more than one call.
+        documents: OpenAI's documents, for templates that show them.
         continued: The answer goes on with the last message.
+        opened: The prompt ends with the start of the assistant's turn, unless the answer goes on with a message.
+        add_special_tokens: The tokenizer adds its own special tokens; templates usually write them.
+        template: A chat template instead of the model's own: one of its names, or where that is allowed Jinja source.
         thinking: Whether the model thinks before it answers; None leaves that to its template.
         template_args: Further variables that the chat template reads.
     """
@@ -81,21 +112,28 @@ class ChatRequest(AnswerRequest):
     tools: Sequence[Mapping[str, Any]] = ()
     tool_choice: ToolChoice = AUTO
     parallel_tool_calls: bool = True
+    documents: Sequence[Mapping[str, Any]] | None = None
     continued: bool = False
+    opened: bool = True
+    add_special_tokens: bool = False
+    template: str | None = None
     thinking: bool | None = None
     template_args: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextRequest(AnswerRequest):
-    """A prompt that the model continues as it is.
+    """Prompts that the model continues as they are.
 
     Attributes:
-        prompt: A text, or token ids.
-        only_prompt: Nothing is added: the prompt is computed, so that it is cached and, if that is asked for, scored.
+        prompts: Texts, or token ids.
+        add_special_tokens: The tokenizer adds its own special tokens to texts.
+        only_prompt: Nothing is added: the prompts are computed, so that they are cached and, if that is asked for,
+            scored.
     """
 
-    prompt: str | Sequence[int]
+    prompts: Sequence[str | Sequence[int]]
+    add_special_tokens: bool = True
     only_prompt: bool = False
 
 
@@ -121,10 +159,13 @@ class Finish:
     Attributes:
         reason: `stop`, `length`, or `abort`: an operator ended it.
         stop: The stop text or the stop token that ended it, if one did.
+        told: What participants say of the sequence, by their names, as plain data; an array is the base64 of a `.npy`
+            file.
     """
 
     reason: str
     stop: str | int | None = None
+    told: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,15 +189,36 @@ class TokenScore:
         id: Its id.
         token: Its own text, in which U+FFFD stands for bytes that are no whole character.
         bytes: The bytes that it adds to the text.
-        logprob: Natural logarithm of its probability.
-        top: The most likely tokens in its place, best first.
+        logprob: Natural logarithm of its probability; -9999 for none at all, as JSON has no infinity.
+        rank: 1 for the most likely token; None where that is not known.
+        top: The most likely tokens in its place, best first, and behind them those of `logprob_token_ids`.
     """
 
     id: int
     token: str
     bytes: Sequence[int]
     logprob: float
+    rank: int | None = None
     top: Sequence[TokenScore] = ()
+
+
+class Prompt(Protocol):
+    """A prompt as the engine has it.
+
+    Attributes:
+        ids: Its tokens.
+        text: As it was given, or what the tokens say, special ones too.
+        scores: Of its tokens, where `sampling` asks for `prompt_logprobs`; None stands for the first token's.
+    """
+
+    @property
+    def ids(self) -> Sequence[int]: ...
+
+    @property
+    def text(self) -> str: ...
+
+    @property
+    def scores(self) -> Sequence[TokenScore | None]: ...
 
 
 @dataclass(slots=True)  # one for every token of every stream: a frozen one takes three times as long to make
@@ -164,7 +226,7 @@ class Delta:
     """What one step brought of one sequence.
 
     Attributes:
-        index: Which of the request's sequences.
+        index: Which of the answer's sequences: sequence `s` of prompt `p` is `p * n + s`.
         events: What the model said, as the output parser read it; text is `Text`.
         token_ids: The tokens of it.
         finish: Why it ended; None while it runs.
@@ -193,8 +255,7 @@ class Answer(Protocol):
         usage: Grows while it runs.
         fitted: Its limit of tokens was lowered to what the model's length leaves.
         timings: Up to now.
-        prompt_scores: Of the prompt's tokens, once anything has come, where `sampling` asks for `prompt_logprobs`; None
-            stands for the first token's.
+        prompts: What is continued, by the prompt's number, once something of it has come.
     """
 
     @property
@@ -210,7 +271,7 @@ class Answer(Protocol):
     def timings(self) -> Timings: ...
 
     @property
-    def prompt_scores(self) -> Sequence[TokenScore | None]: ...
+    def prompts(self) -> Mapping[int, Prompt]: ...
 
     def call_id(self, name: str, number: int) -> str:
         """Return the id of the answer's `number`-th call, of a function, as the model's format writes them."""

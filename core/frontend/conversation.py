@@ -87,27 +87,6 @@ class Conversation:
         }
 
 
-_MODES: Mapping[str, ToolChoice] = {
-    "auto": ToolChoice("auto"),
-    "none": ToolChoice("none"),
-    "required": ToolChoice("required"),
-}
-
-
-def tool_choice_of(given: str | Mapping[str, Any] | None) -> ToolChoice:
-    """Return the choice that `tool_choice` states. Raises `RequestError`."""
-    if given is None:
-        return _MODES["auto"]
-    if isinstance(given, str) and given in _MODES:
-        return _MODES[given]
-    function = given.get("function") if isinstance(given, Mapping) and given.get("type") == "function" else None
-    name = function.get("name") if isinstance(function, Mapping) else None
-    if not isinstance(name, str):
-        said = "tool_choice must be 'none', 'auto', 'required' or {'type': 'function', 'function': {'name': ...}}"
-        raise RequestError(said, param="tool_choice")
-    return ToolChoice("function", name)
-
-
 def conversation_of(messages: Sequence[Mapping[str, Any]], named: Mapping[str, Any]) -> Conversation:
     """Return a conversation whose fields and template variables stand side by side.
 
@@ -121,7 +100,7 @@ def conversation_of(messages: Sequence[Mapping[str, Any]], named: Mapping[str, A
     fields = {name: named[name] for name in _FIELDS & named.keys() if named[name] is not None}
     choice = fields.get("tool_choice")
     if choice is not None and not isinstance(choice, ToolChoice):
-        fields["tool_choice"] = tool_choice_of(choice)
+        fields["tool_choice"] = ToolChoice.read(choice)
     free = {name: value for name, value in named.items() if name not in _FIELDS | _TEMPLATE}
     free.update(named.get("chat_template_kwargs") or {})
     return Conversation(messages=messages, template=named.get("chat_template"), template_args=free, **fields)

@@ -160,24 +160,27 @@ def _add_plugged(app: FastAPI, state: ServerState, routes: Sequence[PluggedRoute
 
 
 def _add_one(app: FastAPI, route: PluggedRoute, endpoint: PlainEndpoint) -> None:
+    told = route.body is not None or route.streams
     app.add_api_route(
         route.path,
         endpoint,
         methods=list(route.methods),
         summary=route.summary or f"{route.method} {route.path}",
-        openapi_extra=None if route.body is None else _told(app, route.method, route.path, route.body),
+        openapi_extra=_told(app, route.method, route.path, route.body, streams=route.streams) if told else None,
         response_class=Response,
     )
 
 
-def _told(app: FastAPI, method: str, path: str, body: type[BaseModel] | None) -> dict[str, Any]:
+def _told(
+    app: FastAPI, method: str, path: str, body: type[BaseModel] | None, *, streams: bool = False
+) -> dict[str, Any]:
     """Return what the schema says of a route beside its path; the body that it reads itself is told all the same.
 
     Content types of answers are named; errors are JSON.
     """
     fields = {} if body is None else body.model_fields
     types = ["text/plain"] if path == METRICS else [JSON]
-    if "stream" in fields or (method, path) in STREAMED:
+    if streams or "stream" in fields or (method, path) in STREAMED:
         types.append("text/event-stream")
     if "encoding_format" in fields:
         types.append("application/octet-stream")

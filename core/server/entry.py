@@ -106,11 +106,13 @@ def open_generation(
     name: str,
     *,
     interval: int = 1,
+    admitted: bool = False,
     prompt_only: bool = False,
 ) -> Generation:
     """Return the generation of several prompts under one set of parameters (`n` sequences each).
 
     Args:
+        admitted: It goes on with an answer that the server took before.
         prompt_only: Generated tokens are thrown away and not counted.
 
     Raises:
@@ -121,7 +123,8 @@ def open_generation(
     if sequences > MAX_SEQUENCES:
         message = f"{len(requests)} prompts with n = {requests[0].params.n} are more than {MAX_SEQUENCES} sequences."
         raise ApiError(400, message, param=requests[0].names.get("n", "n"))
-    state.admit(sequences)
+    if not admitted:
+        state.admit(sequences)
     many = len(requests) > 1
     named = [one.named(f"{name}-{index}" if many else name) for index, one in enumerate(requests)]
     return _generation(state, named, name, interval, prompt_only=prompt_only)

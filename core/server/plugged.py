@@ -15,6 +15,8 @@ from core.api.descriptors import RouteSpec
 from core.api.errors import CoreError, PluginError, RequestError
 from core.api.routes import Endpoint, RoutePlugin
 from core.api.serving import Dialect
+from core.config.fields import SECRETS
+from core.config.resolved import ServerOptions
 from core.plugins.boot import ActivePlugins
 from core.plugins.drivers import describe
 from core.server.claims import Claims, below, first_part, shared
@@ -40,6 +42,7 @@ class PluggedRoute:
         body: What clients are told of its body.
         header: Clients that send this header get it; the path may be another's for everybody else.
         generates: A model that gives vectors does not answer it.
+        streams: Told to clients: it may answer with events.
     """
 
     owner: str
@@ -52,6 +55,7 @@ class PluggedRoute:
     body: type[Body] | None = None
     header: str | None = None
     generates: bool = False
+    streams: bool = False
 
     @property
     def methods(self) -> tuple[str, ...]:
@@ -74,6 +78,7 @@ class RouteTable:
     Attributes:
         dialects: Whose they are, and they, by the path that they hold for, with everything below it.
         client_dialects: The same by the header of the clients that they are for.
+        settings: Names of the server's options that a plugin goes by.
     """
 
     routes: list[PluggedRoute] = field(default_factory=list)
@@ -81,6 +86,7 @@ class RouteTable:
     claims: Claims = field(default_factory=Claims)
     dialects: dict[str, tuple[str, Dialect]] = field(default_factory=dict)
     client_dialects: dict[bytes, tuple[str, Dialect]] = field(default_factory=dict)
+    settings: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     @classmethod
     def declare(cls, active: ActivePlugins) -> RouteTable:
@@ -101,6 +107,10 @@ class RouteTable:
     def registry(self, name: str, owner: str, spec: RouteSpec) -> PluginRoutes:
         """Return what a plugin declares its routes to. Raises `PluginError` CORE-P130: it claims too much."""
         self.claims.take(owner, spec.mounts)
+        for name in spec.settings:
+            if name not in ServerOptions.model_fields or f"server.{name}" in SECRETS:
+                raise PluginError("CORE-P130", f"route plugin {owner} cannot have the setting {name!r} of the server.")
+        self.settings[owner] = spec.settings
         return PluginRoutes(self, name, owner, spec.mounts, spec.public)
 
     def bind(self, state: ServerState) -> None:
@@ -111,7 +121,7 @@ class RouteTable:
         state.client_dialects |= {header: _careful(*whose) for header, whose in self.client_dialects.items()}
         for owner, plugin in self.plugins:
             try:
-                plugin.bind(ServedClient(state))
+                plugin.bind(ServedClient(state, self.settings.get(owner, ())))
             except CoreError:
                 raise
             except Exception as error:
@@ -161,6 +171,7 @@ class PluginRoutes:
         body: type[Body] | None = None,
         header: str | None = None,
         generates: bool = False,
+        streams: bool = False,
     ) -> None:
         """Declare a route. Raises `PluginError` CORE-P130."""
         if method not in METHODS:
@@ -176,6 +187,7 @@ class PluginRoutes:
             body=body,
             header=header and header.lower(),
             generates=generates,
+            streams=streams,
         )
         self.table.put(route)
 

@@ -34,10 +34,33 @@ class PluggedRequest:
 
     def __init__(self, request: Request, state: ServerState) -> None:
         self._request, self._state = request, state
-        self.method, self.path = request.method, request.url.path
-        self.path_params: Mapping[str, str] = {name: str(value) for name, value in request.path_params.items()}
-        self.query: Mapping[str, str] = dict(request.query_params)
-        self.headers: Mapping[str, str] = dict(request.headers)
+
+    # Made when they are asked for: most requests are asked for none of them.
+
+    @property
+    def method(self) -> str:
+        """`GET`, `POST`, ..."""
+        return self._request.method
+
+    @property
+    def path(self) -> str:
+        """Path without the query."""
+        return self._request.url.path
+
+    @property
+    def path_params(self) -> Mapping[str, str]:
+        """Values of the path's parameters."""
+        return {name: str(value) for name, value in self._request.path_params.items()}
+
+    @property
+    def query(self) -> Mapping[str, str]:
+        """Query parameters."""
+        return dict(self._request.query_params)
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Headers, by names in lower case."""
+        return dict(self._request.headers)
 
     async def json(self) -> dict[str, Any]:
         """Return the body. Raises what the server answers with a 4xx."""

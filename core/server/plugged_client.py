@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from typing import Any
 
@@ -16,6 +16,7 @@ from core.api.sampling import SamplingView
 from core.api.serving import ChatRequest, TextRequest
 from core.api.sinks import EngineStats
 from core.api.tokenizer import Tokenizer
+from core.api.tool_servers import ToolServers
 from core.engine.sampling import SamplingParams
 from core.frontend.answering.parsing import THINKING_SWITCHES
 from core.frontend.answering.thinking import knows_thinking
@@ -25,12 +26,12 @@ from core.frontend.sinks import engine_stats
 from core.server.account import note_error
 from core.server.caller import caller_of
 from core.server.entry import as_asked, open_generation, render_alone, within
-from core.server.errors import as_api_error
+from core.server.errors import as_api_error, log_unexpected
 from core.server.generation import new_id
 from core.server.pooling.protocol import EmbeddingBody
 from core.server.pooling.vectors import embedding_call
 from core.server.rendered import rendered
-from core.server.served_answer import ServedAnswer, chat_request, open_answer
+from core.server.served_answer import ServedAnswer, chat_request, generation_requests, open_answer
 from core.server.state import Lifecycle, ServerState
 from core.server.streaming import stopping
 
@@ -38,8 +39,9 @@ from core.server.streaming import stopping
 class ServedClient:
     """The running server, as routes of plugins see it."""
 
-    def __init__(self, state: ServerState) -> None:
+    def __init__(self, state: ServerState, settings: Iterable[str] = ()) -> None:
         self._state = state
+        self.settings: Mapping[str, Any] = {name: getattr(state.options.server, name) for name in settings}
         self._llm = state.llm
         self._abilities: frozenset[str] | None = None  # found when somebody asks, and then they stay
 
@@ -104,23 +106,48 @@ class ServedClient:
         names = ("architecture", "format", "quantization", "num_bytes")
         return {"dtype": config.dtype, **{name: getattr(config.checkpoint, name) for name in names}}
 
+    @property
+    def template_variables(self) -> frozenset[str] | None:
+        """Names in a request's template variables that have an effect."""
+        variables = self._llm.template_variables
+        read = () if self._state.parser is None else ("tools", *THINKING_SWITCHES)
+        return None if variables is None else variables.union(read)
+
+    @property
+    def defaults(self) -> Mapping[str, Any]:
+        """Sampling parameters that hold where a request says nothing."""
+        return self._state.defaults
+
     # -- generations -----------------------------------------------------------------------------------------------
 
-    async def open(self, request: ChatRequest | TextRequest, *, prefix: str) -> ServedAnswer:
+    async def open(self, request: ChatRequest | TextRequest, *, prefix: str, name: str | None = None) -> ServedAnswer:
         """Check, admit and render a request. Raises `RequestError`."""
         with self._asking():
-            return await open_answer(request, self._state, prefix)
+            return await open_answer(request, self._state, prefix, name)
 
-    async def count(self, request: ChatRequest) -> int:
-        """Return how many tokens a conversation has. Raises `RequestError`."""
+    def check(self, request: ChatRequest | TextRequest) -> None:
+        """Refuse what is wrong with a request as far as that shows. Raises `RequestError`."""
         with self._asking():
-            return len(await render_alone(self._state, chat_request(request, self._state)))
+            generation_requests(request, self._state)
 
-    async def describe(self, request: ChatRequest) -> dict[str, Any]:
-        """Return what the engine would be sent for a conversation. Raises `RequestError`."""
+    def admit(self, sequences: int = 1) -> None:
+        """Refuse so many more sequences while they cannot be taken. Raises `RequestError` 503."""
+        with self._asking():
+            self._state.admit(sequences)
+
+    async def render(self, request: ChatRequest) -> list[int]:
+        """Return the tokens of a conversation. Raises `RequestError`."""
+        with self._asking():
+            return (await render_alone(self._state, chat_request(request, self._state))).tolist()
+
+    async def describe(self, request: ChatRequest | TextRequest, *, offsets: bool = False) -> list[dict[str, Any]]:
+        """Return what the engine would be sent for each prompt. Raises `RequestError`."""
         with self._asking():
             settle = within if request.fitted else as_asked
-            return await rendered(self._state, chat_request(request, self._state), settle)
+            return [
+                await rendered(self._state, one, settle, offsets=offsets)
+                for one in generation_requests(request, self._state)
+            ]
 
     def check_model(self, name: str | None) -> None:
         """Refuse a model that is not served. Raises `RequestError` 404."""
@@ -169,6 +196,39 @@ class ServedClient:
         """Return the token ids of a text. Raises `RequestError`."""
         with _refusing(self._state.lifecycle), self._state.lifecycle.counted():
             return await self._state.tokenize(text, add_special_tokens=add_special_tokens)
+
+    async def detokenize(self, ids: Sequence[int]) -> str:
+        """Return the text of token ids. Raises `RequestError`."""
+        with _refusing(self._state.lifecycle), self._state.lifecycle.counted(), self._state.admitted():
+            return await asyncio.to_thread(self._llm.tokenizer.decode, ids, skip_special_tokens=False)
+
+    # -- the server ------------------------------------------------------------------------------------------------
+
+    @property
+    def tool_servers(self) -> ToolServers | None:
+        """Those that may be spoken to."""
+        return self._state.remote
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the server ends what is being generated."""
+        return self._state.lifecycle.stopped
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Have work go on beside requests; a drain waits for it."""
+        lifecycle = self._state.lifecycle
+        task = asyncio.create_task(work)
+        lifecycle.work.add(task)
+        task.add_done_callback(lifecycle.work.discard)
+        return task
+
+    def error(self, raised: BaseException) -> RequestError:
+        """Return what clients are told of what was raised."""
+        if isinstance(raised, asyncio.CancelledError):
+            return stopping().told()
+        if isinstance(raised, Exception):
+            log_unexpected(raised)
+        return as_api_error(raised).told()
 
     async def call(self, method: str, *args: Any) -> Any:
         """Call a named engine method with plain data."""

@@ -12,10 +12,15 @@ from core.server.entry import Settle, as_asked, ready_chat
 from core.server.state import ServerState
 
 
-async def rendered(state: ServerState, request: GenerationRequest, settle: Settle = as_asked) -> dict[str, Any]:
+async def rendered(
+    state: ServerState, request: GenerationRequest, settle: Settle = as_asked, *, offsets: bool = False
+) -> dict[str, Any]:
     """Return what the engine would be sent for a request, as plain data. Raises `RequestError`.
 
     That includes the grammar of calls that are demanded, and everything else that the server adds on its own.
+
+    Args:
+        offsets: With where each token stands in the prompt's text.
 
     Raises:
         ApiError: 503, the server takes no more requests.
@@ -24,7 +29,10 @@ async def rendered(state: ServerState, request: GenerationRequest, settle: Settl
         said = "use_beam_search: a beam search is not one request of the engine, but many"
         raise RequestError(said, param="use_beam_search", code="unsupported_parameter")
     with state.admitted():
-        return await _rendered(state, request, settle)
+        found = await _rendered(state, request, settle)
+        if offsets:
+            found["token_offsets"] = await state.llm.token_offsets(request, found["token_ids"])
+        return found
 
 
 async def _rendered(state: ServerState, request: GenerationRequest, settle: Settle) -> dict[str, Any]:

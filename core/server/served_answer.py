@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import base64
+import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
 
+import msgspec
+import numpy as np
+
+from core.api.errors import RequestError
 from core.api.parsers import Text
 from core.api.serving import AnswerRequest, ChatRequest, Delta, Finish, More, Take, TextRequest, Timings, Usage
 from core.api.serving import TokenScore as Score
+from core.api.tokenizer import Tokenizer
 from core.engine.participants.grammars import Grammar, schema_grammar, structured_output
 from core.engine.sampling import SamplingParams
 from core.frontend.answering.chat import ChatAnswer
 from core.frontend.answering.parsing import thinking_switches
 from core.frontend.answering.reader import AnswerReader
+from core.frontend.beams.outputs import BeamRules
 from core.frontend.conversation import Conversation
-from core.frontend.prompts import PromptIds, check_ids, prompt_ids
+from core.frontend.prompts import PromptIds, PromptInput, Truncation, check_ids, prompt_ids
 from core.frontend.request import GenerationRequest, sampling_params, spelling
 from core.frontend.results import CompletionOutput, RequestOutput
 from core.server.caller import caller_of
@@ -27,20 +35,25 @@ from core.server.state import ServerState
 
 @dataclass(slots=True)
 class ServedAnswer:
-    """`core.api.serving.Answer` over a generation of one prompt.
+    """`core.api.serving.Answer` over a generation.
 
     Attributes:
-        chat: What reads it; None for a prompt that is continued as it is.
+        chat: What reads it; None for prompts that are continued as they are.
         fitted: The limit of tokens was lowered to what the model's length leaves.
+        admitted: It goes on with an answer that the server took before.
+        prompts: What is known of them.
     """
 
     generation: Generation
     chat: ChatAnswer | None
     fitted: bool
-    _prompt: RequestOutput | None = None
-    _prompt_scores: list[Score | None] | None = None
+    admitted: bool = False
+    prompts: dict[int, ServedPrompt] = field(default_factory=dict)
     _readers: dict[int, AnswerReader] = field(default_factory=dict)
-    _tokens: ShownTokens | None = None
+    _tokens: ScoredTokens = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._tokens = ScoredTokens(self.generation)
 
     @property
     def id(self) -> str:
@@ -58,16 +71,6 @@ class ServedAnswer:
         found = self.generation.timings()
         return Timings(found["first_token_seconds"], found["total_seconds"])
 
-    @property
-    def prompt_scores(self) -> list[Score | None]:
-        """Of the prompt's tokens, as far as they were asked for."""
-        if self._prompt_scores is None and self._prompt is not None:
-            scored = zip(self._prompt.prompt_token_ids, self._prompt.prompt_logprobs or (), strict=True)
-            top = self.generation.params.prompt_logprobs or 0
-            scores = [None if one is None else self._scored([token], [one], top)[0] for token, one in scored]
-            self._prompt_scores = scores
-        return self._prompt_scores or []
-
     def call_id(self, name: str, number: int) -> str:
         """Return the id of a call. Raises `TypeError`: there are none without a parser."""
         if self.chat is None:
@@ -76,69 +79,147 @@ class ServedAnswer:
 
     async def run(self, take: Take, more: More | None = None) -> None:
         """Generate, and give everything to `take`. Raises `RequestError`, and what `take` and `more` raise."""
-        # Several may have been opened for one request; each counts as waiting from here on.
-        self.generation.state.admit(self.generation.sequences)
+        if not self.admitted:  # several may have been opened for one request; each counts as waiting from here on
+            self.generation.state.admit(self.generation.sequences)
 
-        def given(_: int, output: RequestOutput) -> bool:
+        n = self.generation.params.n
+
+        def given(prompt: int, output: RequestOutput) -> bool:
+            if prompt not in self.prompts:
+                self.prompts[prompt] = ServedPrompt(output, self._tokens)
             if output.prompt_logprobs is not None:
-                self._prompt = output
-            return take([self._delta(sequence) for sequence in output.outputs])
+                self.prompts[prompt].output = output
+            return take([self._delta(prompt * n + sequence.index, sequence) for sequence in output.outputs])
 
         await self.generation.run(given, more)
 
-    def _delta(self, sequence: CompletionOutput) -> Delta:
+    def _delta(self, index: int, sequence: CompletionOutput) -> Delta:
         """Return what is new of a sequence. One call a token: what it calls is a good part of what a stream costs."""
         reason, chat = sequence.finish_reason, self.chat
-        finish = None if reason is None else Finish(reason, sequence.stop_reason)
+        finish = None if reason is None else Finish(reason, sequence.stop_reason, told(sequence))
         if chat is None:
-            return self._continued(sequence, finish)
-        reader = self._readers.get(sequence.index)
+            return self._continued(index, sequence, finish)
+        reader = self._readers.get(index)
         if reader is None:
-            reader = self._readers[sequence.index] = chat.reader()
-        scores = self._scores(sequence) if sequence.logprobs else ()
-        return Delta(sequence.index, reader.read(sequence), sequence.token_ids, finish, scores)
+            reader = self._readers[index] = chat.reader()
+        scores = self._tokens.of(sequence) if sequence.logprobs else ()
+        return Delta(index, reader.read(sequence), sequence.token_ids, finish, scores)
 
-    def _continued(self, sequence: CompletionOutput, finish: Finish | None) -> Delta:
+    def _continued(self, index: int, sequence: CompletionOutput, finish: Finish | None) -> Delta:
         if self.generation.prompt_only:
-            return Delta(sequence.index, (), (), finish and Finish("length"))
+            return Delta(index, (), (), finish and Finish("length", told=finish.told))
         events = [Text(sequence.text)] if sequence.text else []
-        scores = self._scores(sequence) if sequence.logprobs else ()
-        return Delta(sequence.index, events, sequence.token_ids, finish, scores)
-
-    def _scores(self, sequence: CompletionOutput) -> Sequence[Score]:
-        return self._scored(sequence.token_ids, sequence.logprobs or (), self.generation.params.logprobs or 0)
-
-    def _scored(self, ids: Sequence[int], positions: Sequence[Position], top: int) -> list[Score]:
-        if self._tokens is None:
-            state, params = self.generation.state, self.generation.params
-            self._tokens = ShownTokens(state.llm.tokenizer, skip_special=params.skip_special_tokens)
-        tokens = self._tokens
-        return [
-            _score(token, position, tokens, [_score(one, position, tokens) for one in likeliest(position, top)])
-            for token, position in zip(ids, positions, strict=True)
-        ]
+        scores = self._tokens.of(sequence) if sequence.logprobs else ()
+        return Delta(index, events, sequence.token_ids, finish, scores)
 
 
-def _score(token: int, position: Position, tokens: ShownTokens, top: Sequence[Score] = ()) -> Score:
-    entry = position[token]
-    return Score(token, tokens.name(token, entry), tokens.bytes(token), max(entry.logprob, LOWEST), top)
+class ScoredTokens:
+    """Log-probabilities of one generation's tokens, as plugins see them."""
+
+    def __init__(self, generation: Generation) -> None:
+        self.params = generation.params
+        self.tokenizer: Tokenizer = generation.state.llm.tokenizer
+        self._shown: ShownTokens | None = None
+
+    def of(self, sequence: CompletionOutput) -> list[Score]:
+        """Return those of what is new of a sequence."""
+        scored = zip(sequence.token_ids, sequence.logprobs or ())  # the last token may have none
+        return [self.score(token, position, self.params.logprobs or 0) for token, position in scored]
+
+    def score(self, token: int, position: Position, top: int) -> Score:
+        """Return a token's, with the `top` most likely in its place."""
+        return self._one(token, position, [self._one(one, position) for one in likeliest(position, top)])
+
+    def _one(self, token: int, position: Position, top: Sequence[Score] = ()) -> Score:
+        if self._shown is None:
+            self._shown = ShownTokens(self.tokenizer, skip_special=self.params.skip_special_tokens)
+        shown, entry = self._shown, position[token]
+        return Score(token, shown.name(token, entry), shown.bytes(token), max(entry.logprob, LOWEST), entry.rank, top)
 
 
-async def open_answer(asked: ChatRequest | TextRequest, state: ServerState, prefix: str) -> ServedAnswer:
-    """Check, admit and render what a plugin asks for. Raises `RequestError`."""
+class ServedPrompt:
+    """`core.api.serving.Prompt` over the first of its outputs, and the one that brings scores."""
+
+    __slots__ = ("_scores", "_tokens", "output")
+
+    def __init__(self, output: RequestOutput, tokens: ScoredTokens) -> None:
+        self.output, self._tokens = output, tokens
+        self._scores: list[Score | None] | None = None
+
+    @property
+    def ids(self) -> list[int]:
+        """Its tokens."""
+        return self.output.prompt_token_ids
+
+    @property
+    def text(self) -> str:
+        """As it was given, or what its tokens say."""
+        given, tokenizer = self.output.prompt, self._tokens.tokenizer
+        return tokenizer.decode(self.output.prompt_ids, skip_special_tokens=False) if given is None else given
+
+    @property
+    def scores(self) -> list[Score | None]:
+        """Of its tokens, as far as they were asked for and have come."""
+        if self._scores is None:
+            if self.output.prompt_logprobs is None:
+                return []
+            tokens, top = self._tokens, self._tokens.params.prompt_logprobs or 0
+            scored = zip(self.output.prompt_ids, self.output.prompt_logprobs, strict=True)
+            self._scores = [None if one is None else tokens.score(token, one, top) for token, one in scored]
+        return self._scores
+
+
+async def open_answer(
+    asked: ChatRequest | TextRequest, state: ServerState, prefix: str, name: str | None = None
+) -> ServedAnswer:
+    """Check, admit and render what a plugin asks for. Raises `RequestError`.
+
+    Args:
+        name: The whole id of what was admitted before; None: a new one.
+    """
+    name, admitted = name or new_id(prefix), name is not None
     if isinstance(asked, ChatRequest):
-        wanted = chat_request(asked, state)
-        chat = await open_chat(state, wanted, new_id(prefix), settle=within if asked.fitted else as_asked)
-        return ServedAnswer(chat.generation, chat.answer, chat.generation.params is not chat.answer.params)
-    params, prompt = _params(asked, state, **({"max_tokens": 1} if asked.only_prompt else {})), asked.prompt
-    if isinstance(prompt, str):
-        ids = prompt_ids(await state.tokenize(prompt))
+        wanted, settle = chat_request(asked, state), within if asked.fitted else as_asked
+        chat = await open_chat(state, wanted, name, interval=asked.interval, admitted=admitted, settle=settle)
+        return ServedAnswer(chat.generation, chat.answer, chat.generation.params is not chat.answer.params, admitted)
+    requests = text_requests(asked, state)
+    if asked.fitted:
+        fitted = [await _fitted(one, state) for one in requests]
     else:
-        check_ids(prompt, state.llm.tokenizer.vocab_size, asked.names.get("prompt", "prompt"))
-        ids = prompt_ids(prompt)
-    most = within(params, state.llm.max_model_len - len(ids)) if asked.fitted else params
-    generation = open_generation(state, [_request(asked, ids, most)], new_id(prefix), prompt_only=asked.only_prompt)
-    return ServedAnswer(generation, None, most is not params)
+        fitted = requests
+    generation = open_generation(
+        state, fitted, name, interval=asked.interval, admitted=admitted, prompt_only=asked.only_prompt
+    )
+    return ServedAnswer(generation, None, fitted[0].params is not requests[0].params, admitted)
+
+
+def generation_requests(asked: ChatRequest | TextRequest, state: ServerState) -> list[GenerationRequest]:
+    """Return what a plugin asks for, prompt by prompt. Raises `RequestError`, in the API's own field names."""
+    return [chat_request(asked, state)] if isinstance(asked, ChatRequest) else text_requests(asked, state)
+
+
+def text_requests(asked: TextRequest, state: ServerState) -> list[GenerationRequest]:
+    """Return what a plugin asks for, prompt by prompt. Raises `RequestError`, in the API's own field names."""
+    params = _params(asked, state, **({"max_tokens": 1} if asked.only_prompt else {}))
+    return [_request(asked, _prompt(prompt, asked, state), params) for prompt in asked.prompts]
+
+
+def _prompt(prompt: str | Sequence[int], asked: TextRequest, state: ServerState) -> PromptInput:
+    if isinstance(prompt, str):
+        return prompt if asked.add_special_tokens else {"prompt": prompt, "add_special_tokens": False}
+    check_ids(prompt, state.llm.tokenizer.vocab_size, asked.names.get("prompt", "prompt"))
+    return prompt_ids(prompt)
+
+
+async def _fitted(request: GenerationRequest, state: ServerState) -> GenerationRequest:
+    """Return a request with its tokens, which asks for no more than there is room for behind them."""
+    text, ids = request.prompt, request.prompt
+    if isinstance(text, str):
+        ids = prompt_ids(await state.tokenize(text))
+    elif isinstance(text, Mapping):
+        ids = prompt_ids(await state.tokenize(text["prompt"], add_special_tokens=False))
+    room = state.llm.max_model_len - len(cast(PromptIds, ids))
+    return replace(request, prompt=ids, params=within(request.params, room))
 
 
 def chat_request(asked: ChatRequest, state: ServerState) -> GenerationRequest:
@@ -151,8 +232,11 @@ def chat_request(asked: ChatRequest, state: ServerState) -> GenerationRequest:
             tools=asked.tools,
             tool_choice=asked.tool_choice,
             parallel_tool_calls=asked.parallel_tool_calls,
-            add_generation_prompt=not asked.continued,
+            documents=asked.documents,
+            add_generation_prompt=asked.opened and not asked.continued,
             continue_final_message=asked.continued,
+            add_special_tokens=asked.add_special_tokens,
+            template=asked.template,
             template_args={**thinking, **asked.template_args},
         )
     return _request(asked, chat, params)
@@ -162,22 +246,61 @@ def _params(asked: AnswerRequest, state: ServerState, **changes: Any) -> Samplin
     fields = {**asked.sampling, **changes}
     if asked.structured is not None:
         fields["grammar"] = _grammar(asked.structured, asked.names)
+    defaults = state.defaults if asked.beams is None else {}  # which are for sampling
     with spelling(asked.names):
-        return sampling_params(fields, state.defaults, state.llm.max_model_len)
+        return sampling_params(fields, defaults, state.llm.max_model_len)
 
 
 def _grammar(structured: Mapping[str, Any], names: Mapping[str, str]) -> Grammar | None:
+    """Return what the text must be; a kind that stands in a field of its own is called by that."""
     if set(structured) == {"json"}:
         return schema_grammar(structured["json"], param=names.get("structured.json", "structured.json"))
-    return structured_output(structured, param=names.get("structured", "structured"))
+    grammar = structured_output(structured, param=names.get("structured", "structured"))
+    own = next((names[field] for kind in structured if (field := f"structured.{kind}") in names), None)
+    return grammar if grammar is None or own is None else grammar.replace(param=own)
 
 
-def _request(asked: AnswerRequest, prompt: Conversation | PromptIds, params: SamplingParams) -> GenerationRequest:
-    return GenerationRequest(
-        prompt=prompt,
-        params=params,
-        priority=asked.priority,
-        cache_salt=asked.cache_salt,
-        caller=caller_of(asked.user),
-        names=asked.names,
-    )
+def _request(asked: AnswerRequest, prompt: Conversation | PromptInput, params: SamplingParams) -> GenerationRequest:
+    with spelling(asked.names):
+        return GenerationRequest(
+            prompt=prompt,
+            params=params,
+            priority=asked.priority,
+            cache_salt=asked.cache_salt,
+            request_id=asked.request_id,
+            caller=caller_of(asked.user),
+            truncation=_truncation(asked),
+            beams=_beams(asked, params),
+            names=asked.names,
+        )
+
+
+def _truncation(asked: AnswerRequest) -> Truncation | None:
+    cut = asked.truncate_prompt_tokens
+    if cut is not None:
+        return Truncation(tokens=cut, side=asked.truncation_side or "left")
+    if asked.truncation_side is not None:
+        raise RequestError("truncation_side needs truncate_prompt_tokens.", param="truncation_side")
+    return None
+
+
+def _beams(asked: AnswerRequest, params: SamplingParams) -> BeamRules | None:
+    if asked.beams is None:
+        return None
+    rules = BeamRules(**{name: value for name, value in asked.beams.items() if value is not None})
+    rules.params(params)  # refuses what beams do not follow
+    return rules
+
+
+def told(sequence: CompletionOutput) -> dict[str, Any]:
+    """Return what participants say of a sequence, by their names, as plain data."""
+    parts = sequence.parts
+    return {name: msgspec.to_builtins(value, enc_hook=_encoded) for name, value in parts.items()} if parts else {}
+
+
+def _encoded(value: Any) -> str:
+    if not isinstance(value, np.ndarray):
+        raise NotImplementedError(f"a {type(value).__name__} is no plain data")
+    file = io.BytesIO()
+    np.save(file, value, allow_pickle=False)
+    return base64.b64encode(file.getvalue()).decode()

@@ -7,8 +7,9 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from core.api.serving import ToolChoice
 from core.frontend.answering.parsing import THINKING_SWITCHES
-from core.frontend.conversation import Conversation, tool_choice_of
+from core.frontend.conversation import Conversation
 from core.frontend.request import GenerationRequest, spelling
 from core.server.entry import OpenChat, open_chat
 from core.server.generation import new_id
@@ -79,7 +80,7 @@ def chat_request(body: ChatBody, fields: dict[str, Any], state: ServerState) -> 
     with spelling(names):
         chat: Conversation = conversation(
             body,
-            tool_choice=tool_choice_of(body.tool_choice),
+            tool_choice=ToolChoice.read(body.tool_choice),
             parallel_tool_calls=body.parallel_tool_calls is not False,
             add_special_tokens=bool(body.add_special_tokens),
             template_args={**_effort(state, fields), **(body.chat_template_kwargs or {})},
@@ -95,7 +96,7 @@ def _unread(state: ServerState, body: ChatBody) -> dict[str, Any]:
     if variables is None or body.chat_template is not None:
         return {}
     known = variables if state.parser is None else variables | {"tools", *THINKING_SWITCHES}
-    if tool_choice_of(body.tool_choice).demands:
+    if ToolChoice.read(body.tool_choice).demands:
         known |= {"tools"}  # a demanded call is read with or without a parser
     unread = [f"chat_template_kwargs.{name}" for name in body.chat_template_kwargs or () if name not in known]
     unread += [name for name in ("tools", "documents") if getattr(body, name) and name not in known]

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from core.api.errors import ConfigError
-from core.api.tool_servers import ToolServerClient
+from core.api.tool_servers import ToolEndpoint, ToolServerClient
 from core.config.resolved import ToolOptions
 from core.plugins.boot import ActivePlugins
 from core.plugins.handed import Handed
+from core.server.remote.sessions import RemoteSessions
 from core.server.remote.urls import AddressPattern, read_address, read_pattern
 
 GROUP = "core.tool_servers"
@@ -20,20 +21,6 @@ _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,256}", re.ASCII)
 _VALUE = re.compile(r"[\x20-\x7e]{0,8192}")
 _RESERVED = re.compile(r"(?i)host|content-.*|transfer-encoding|connection|upgrade|te|trailer|accept|expect|mcp-.*")
 _MAX_HEADERS = 32
-
-
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """Where a server is.
-
-    Attributes:
-        headers: Sent with every request; never shown.
-        shown: The address as answers repeat it; None for the operator's servers.
-    """
-
-    url: str = field(repr=False)
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    shown: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +37,14 @@ class RemoteServers:
     """
 
     client: ToolServerClient
-    own: Mapping[str, Endpoint]
+    own: Mapping[str, ToolEndpoint]
     patterns: tuple[AddressPattern, ...] = ()
     timeout: float = 60.0
     result_chars: int = 32768
     rounds: int = 16
     handed: Handed = field(default_factory=lambda: Handed("the tool-server client"))
 
-    def endpoint(self, label: str, url: str | None, headers: Mapping[str, str]) -> Endpoint:
+    def endpoint(self, label: str, url: str | None, headers: Mapping[str, str]) -> ToolEndpoint:
         """Return where a request's server is. Raises `ValueError` with the reason if it must not be spoken to."""
         mine = self.own.get(label)
         if url is None:
@@ -65,7 +52,7 @@ class RemoteServers:
                 raise ValueError(f"there is no server '{label}' here, and server_url is missing")
             named = {name.lower() for name in mine.headers}
             more = {name: value for name, value in headers.items() if name.lower() not in named}
-            return Endpoint(mine.url, {**more, **mine.headers})
+            return ToolEndpoint(mine.url, {**more, **mine.headers})
         if mine is not None:
             raise ValueError(f"'{label}' is a server of this installation: leave server_url out, or take another label")
         try:
@@ -74,7 +61,15 @@ class RemoteServers:
             raise ValueError(f"server_url {error}") from None
         if not any(pattern.allows(address) for pattern in self.patterns):
             raise ValueError("server_url is none of the addresses that this server may call (--allow-mcp-url)")
-        return Endpoint(url, dict(headers), address.shown)
+        return ToolEndpoint(url, dict(headers), address.shown)
+
+    def check_headers(self, given: Any) -> dict[str, str]:
+        """Return headers that may be sent. Raises `ValueError` with what is wrong."""
+        return check_headers(given)
+
+    def connect(self, endpoints: Mapping[str, ToolEndpoint]) -> RemoteSessions:
+        """Return the connections of an answer."""
+        return RemoteSessions(self, endpoints)
 
 
 def remote_servers(active: ActivePlugins, options: ToolOptions) -> RemoteServers | None:
@@ -122,7 +117,7 @@ def _client(active: ActivePlugins) -> tuple[ToolServerClient, str]:
     return client, f"tool-server client {planned.owner}"
 
 
-def _own(options: ToolOptions) -> Iterator[tuple[str, Endpoint]]:
+def _own(options: ToolOptions) -> Iterator[tuple[str, ToolEndpoint]]:
     seen: set[str] = set()
     for text in options.mcp_server:
         label, equals, url = text.partition("=")
@@ -141,7 +136,7 @@ def _own(options: ToolOptions) -> Iterator[tuple[str, Endpoint]]:
             headers = check_headers(options.mcp_headers.get(label, {}))
         except ValueError as error:
             raise _wrong(f"--mcp-headers of {label}", str(error)) from None
-        yield label, Endpoint(url, headers)
+        yield label, ToolEndpoint(url, headers)
 
 
 def _pattern(text: str) -> AddressPattern:

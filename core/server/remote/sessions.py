@@ -5,14 +5,23 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import orjson
 
 from core.api.errors import PluginError
-from core.api.tool_servers import RemoteTool, ToolResult, ToolServerError, ToolSession
+from core.api.tool_servers import (
+    TOOL_BAD_ARGUMENTS,
+    RemoteTool,
+    ToolEndpoint,
+    ToolResult,
+    ToolServerError,
+    ToolSession,
+)
 from core.plugins.handed import TOOL_SESSION
-from core.server.remote.servers import Endpoint, RemoteServers
+
+if TYPE_CHECKING:
+    from core.server.remote.servers import RemoteServers
 
 logger = logging.getLogger(__name__)
 
@@ -23,7 +32,6 @@ MAX_LIST_BYTES = 2**20
 AT_ONCE = 16
 """Calls of one answer that may run at the same time."""
 TIMED_OUT = -32001
-BAD_ARGUMENTS = -32602
 _MAX_NAME = 256
 _CLOSE_SECONDS = 5.0
 
@@ -35,7 +43,7 @@ class RemoteSessions:
         endpoints: By label.
     """
 
-    def __init__(self, servers: RemoteServers, endpoints: Mapping[str, Endpoint]) -> None:
+    def __init__(self, servers: RemoteServers, endpoints: Mapping[str, ToolEndpoint]) -> None:
         self._servers, self._endpoints = servers, endpoints
         self._open: dict[str, ToolSession] = {}
         self._locks = {label: asyncio.Lock() for label in endpoints}
@@ -56,7 +64,7 @@ class RemoteSessions:
         except orjson.JSONDecodeError:
             values = None
         if not isinstance(values, dict):
-            raise ToolServerError("The arguments are no JSON object.", code=BAD_ARGUMENTS)
+            raise ToolServerError("The arguments are no JSON object.", code=TOOL_BAD_ARGUMENTS)
 
         async def ask() -> ToolResult:
             return await (await self._session(label)).call_tool(name, values)

@@ -17,7 +17,8 @@ from core.frontend.answering.parsing import answer_parser
 from core.plugins import handed
 from core.plugins.contracts import Contract, methods_of, misfits_of
 from core.plugins.handed import GRAMMAR_MATCHER, OUTPUT_PARSER, Handed
-from core.server.remote.servers import Endpoint, RemoteServers
+from core.api.tool_servers import ToolEndpoint
+from core.server.remote.servers import RemoteServers
 from core.server.remote.sessions import RemoteSessions
 
 OWNER = "tool parser 'odd' (acme 1.0)"
@@ -147,7 +148,7 @@ def test_a_tool_session_without_its_methods_is_refused(caplog):
     async def scenario():
         owner = "tool-server client 'odd' (acme 1.0)"
         servers = RemoteServers(Client(), {}, handed=Handed(owner))
-        sessions = RemoteSessions(servers, {"a": Endpoint("https://e.com")})
+        sessions = RemoteSessions(servers, {"a": ToolEndpoint("https://e.com")})
         with pytest.raises(ToolServerError):
             await sessions.tools("a")
         await sessions.close()

@@ -8,8 +8,9 @@ from types import SimpleNamespace
 import pytest
 
 from core.api import ConfigError, RemoteTool, ToolResult, ToolServerError
+from core.api.tool_servers import ToolEndpoint
 from core.config.resolved import ToolOptions
-from core.server.remote.servers import Endpoint, RemoteServers, check_headers, remote_servers
+from core.server.remote.servers import RemoteServers, check_headers, remote_servers
 from core.server.remote.sessions import AT_ONCE, MAX_LIST_BYTES, MAX_TOOLS, RemoteSessions
 from core.server.remote.urls import read_address, read_pattern
 
@@ -87,7 +88,7 @@ def test_patterns_name_their_hosts(pattern):
 def test_addresses_are_shown_without_their_queries():
     assert read_address("https://Example.com:443/a?key=secret").shown == "https://example.com/a"
     assert read_address("http://example.com:8000").shown == "http://example.com:8000/"
-    assert "secret" not in repr(Endpoint("https://e.com/?key=secret", {"a": "secret"}))
+    assert "secret" not in repr(ToolEndpoint("https://e.com/?key=secret", {"a": "secret"}))
 
 
 @pytest.mark.parametrize(
@@ -192,7 +193,7 @@ def speak(session, use, **limits):
     client = Client(session)
 
     async def go():
-        sessions = RemoteSessions(RemoteServers(client, {}, **limits), {"a": Endpoint("https://e.com")})
+        sessions = RemoteSessions(RemoteServers(client, {}, **limits), {"a": ToolEndpoint("https://e.com")})
         try:
             return await use(sessions)
         finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from core.api import RemoteTool, RequestError
+from core.api.tool_servers import ToolEndpoint
 from core.server.errors import ApiError
 from core.server.openai.responses.conversation import to_messages
 from core.server.openai.responses.items import parse_input
@@ -12,10 +13,10 @@ from core.server.openai.responses.mcp.items import approved, check_approvals
 from core.server.openai.responses.mcp.offers import held_lists, listed_tools, make_offers, names_of
 from core.server.openai.responses.mcp.request import read_server
 from core.server.openai.responses.tools import choose_tools
-from core.server.remote.servers import Endpoint, RemoteServers
+from core.server.remote.servers import RemoteServers
 from core.server.remote.urls import read_pattern
 
-SERVERS = RemoteServers(None, {"docs": Endpoint("https://docs/mcp")}, (read_pattern("https://e.com"),))
+SERVERS = RemoteServers(None, {"docs": ToolEndpoint("https://docs/mcp")}, (read_pattern("https://e.com"),))
 DOCS = {"type": "mcp", "server_label": "docs"}
 ADD = {"type": "function", "name": "docs__add", "parameters": {"type": "object"}}
 CALL = {"id": "mcp_1", "type": "mcp_call", "server_label": "docs", "name": "add", "arguments": '{"a":1}', "output": "2"}

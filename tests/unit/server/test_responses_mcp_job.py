@@ -12,9 +12,10 @@ from starlette.requests import Request
 
 from core.api import RemoteTool, ToolResult, ToolServerError
 from core.api.errors import EngineError
+from core.api.tool_servers import ToolEndpoint
 from core.server.openai.responses.ask import read_asked
 from core.server.openai.responses.create import remote_job
-from core.server.remote.servers import Endpoint, RemoteServers
+from core.server.remote.servers import RemoteServers
 
 PATH = "/v1/responses"
 MINE = {"type": "mcp", "server_label": "mine", "require_approval": "never"}
@@ -73,7 +74,7 @@ def talk(fake, build, parser, tools):
         llm.answer = next_reply
         limits = given.pop("remote")
         api = build(llm, parser=parser, **given)
-        api.app.state.core.remote = RemoteServers(tools, {"mine": Endpoint("https://e.com")}, **limits)
+        api.app.state.core.remote = RemoteServers(tools, {"mine": ToolEndpoint("https://e.com")}, **limits)
         return llm, api
 
     return make

@@ -128,19 +128,19 @@ def test_several_sequences_and_their_scores(fake, said):
     plugin = Plugin()
     said(fake(reply=["ab", "c"]), plugin)
     sampling = {"n": 2, "logprobs": 1, "prompt_logprobs": 0, "max_tokens": 9}
-    answer, deltas = taken(plugin.client, TextRequest(prompt="xy", sampling=sampling))
+    answer, deltas = taken(plugin.client, TextRequest(prompts=["xy"], sampling=sampling))
     assert texts(deltas, 2) == ["ab", "c"]
     (score,) = deltas[0].scores
     assert (score.id, score.token, list(score.bytes), score.logprob) == (97, "a", [97], -0.5)
     assert [one.id for one in score.top] == [97]
-    first, *rest = answer.prompt_scores
+    first, *rest = answer.prompts[0].scores
     assert first is None and [(one.id, one.top) for one in rest] == [(120, []), (121, [])]
 
 
 def test_a_prompt_that_is_only_computed_adds_nothing(fake, said):
     llm, plugin = fake(reply="abc"), Plugin()
     said(llm, plugin)
-    answer, deltas = taken(plugin.client, TextRequest(prompt=[1, 2], sampling={"max_tokens": 40}, only_prompt=True))
+    answer, deltas = taken(plugin.client, TextRequest(prompts=[[1, 2]], sampling={"max_tokens": 40}, only_prompt=True))
     assert texts(deltas) == [""] and deltas[-1].finish == Finish("length") and answer.usage.completion == 0
     assert llm.requests[0]["params"].max_tokens == 1
 
@@ -149,9 +149,9 @@ def test_a_limit_is_fitted_where_the_api_wants_that(fake, said):
     plugin = Plugin()
     said(fake(reply="abc", max_model_len=20), plugin)
     prompt = [1] * 15
-    answer, _ = taken(plugin.client, TextRequest(prompt=prompt, sampling={"max_tokens": 100}, fitted=True))
+    answer, _ = taken(plugin.client, TextRequest(prompts=[prompt], sampling={"max_tokens": 100}, fitted=True))
     assert answer.fitted and answer.usage.completion == 3
-    answer, _ = taken(plugin.client, TextRequest(prompt=prompt, sampling={"max_tokens": 4}, fitted=True))
+    answer, _ = taken(plugin.client, TextRequest(prompts=[prompt], sampling={"max_tokens": 4}, fitted=True))
     assert not answer.fitted
 
 
@@ -161,7 +161,7 @@ def test_answers_that_are_opened_together_count_as_they_begin(fake, said):
     said(fake(reply="abc", hold_at=0), plugin, max_waiting=1, max_num_seqs=2)
 
     async def go():
-        opened = [await plugin.client.open(TextRequest(prompt="x"), prefix="a") for _ in range(5)]
+        opened = [await plugin.client.open(TextRequest(prompts=["x"]), prefix="a") for _ in range(5)]
         running = [asyncio.create_task(one.run(lambda deltas: True)) for one in opened]
         done, _ = await asyncio.wait(running, timeout=0.2)
         for task in running:
@@ -178,9 +178,9 @@ def test_answers_that_are_opened_together_count_as_they_begin(fake, said):
     [
         (ChatRequest(messages=[], names={"messages": "turns"}), "turns"),
         (ChatRequest(messages=CHAT.messages, sampling={"temperature": -1}, names={"temperature": "heat"}), "heat"),
-        (TextRequest(prompt=[10**6], names={"prompt": "text"}), "text"),
-        (TextRequest(prompt="x", structured={"json": 5}, names={"structured.json": "form.schema"}), "form.schema"),
-        (TextRequest(prompt="x", structured={"regex": "a", "choice": ["b"]}), "structured"),
+        (TextRequest(prompts=[[10**6]], names={"prompt": "text"}), "text"),
+        (TextRequest(prompts=["x"], structured={"json": 5}, names={"structured.json": "form.schema"}), "form.schema"),
+        (TextRequest(prompts=["x"], structured={"regex": "a", "choice": ["b"]}), "structured"),
     ],
 )
 def test_what_is_wrong_is_named_as_the_api_names_it(fake, said, asked, param):
@@ -250,7 +250,7 @@ def test_models_that_give_vectors_are_not_asked(fake, said):
     plugin = Plugin()
     said(fake(pooling=SimpleNamespace(name="tiny", shape=SimpleNamespace(task="embed"), tasks=("embed",))), plugin)
     assert plugin.client.abilities == {"embed"}
-    for ask in (plugin.client.open(CHAT, prefix="a"), plugin.client.count(CHAT), plugin.client.describe(CHAT)):
+    for ask in (plugin.client.open(CHAT, prefix="a"), plugin.client.render(CHAT), plugin.client.describe(CHAT)):
         with pytest.raises(RequestError) as refused:
             asyncio.run(ask)
         assert refused.value.status == 400
@@ -259,6 +259,6 @@ def test_models_that_give_vectors_are_not_asked(fake, said):
 def test_what_a_conversation_becomes_is_shown_without_generating(fake, said):
     llm, plugin = fake(), Plugin()
     said(llm, plugin)
-    assert asyncio.run(plugin.client.count(CHAT)) == len("[user]hi") + 1
-    shown = asyncio.run(plugin.client.describe(CHAT))
+    assert len(asyncio.run(plugin.client.render(CHAT))) == len("[user]hi") + 1
+    (shown,) = asyncio.run(plugin.client.describe(CHAT))
     assert shown["count"] == len("[user]hi") + 1 and shown["prompt"].endswith("[user]hi") and llm.requests == []

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from core.api.serving import AUTO, ToolChoice
+from core.api.tool_servers import TOOL_BAD_ARGUMENTS as BAD_ARGUMENTS
 from core.api.tool_servers import ToolServerError
 from core.server.entry import OpenChat
 from core.server.errors import ApiError
@@ -23,7 +24,7 @@ from core.server.openai.responses.mcp.turns import Turns
 from core.server.openai.responses.output import COMPLETED, INCOMPLETE, Event, OpenCall
 from core.server.openai.responses.params import turn_limit
 from core.server.openai.responses.tools import Tools
-from core.server.remote.sessions import BAD_ARGUMENTS, RemoteSessions
+from core.server.remote.sessions import RemoteSessions
 
 _AHEAD = 16
 """Events that may wait for a slow reader before the work does."""

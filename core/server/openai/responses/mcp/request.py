@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from core.api.bodies import invalid, optional_text
+from core.api.tool_servers import ToolEndpoint as Endpoint
 from core.server.errors import ApiError
-from core.server.remote.servers import LABEL, Endpoint, RemoteServers, check_headers
+from core.server.remote.servers import LABEL, RemoteServers, check_headers
 
 Item = dict[str, Any]
 

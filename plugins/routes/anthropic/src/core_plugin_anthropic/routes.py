@@ -52,13 +52,14 @@ class AnthropicRoutes:
     async def render(self, request: RouteRequest) -> RouteResponse:
         """Return what the engine would be sent; nothing is generated."""
         _, asked, headers = await self._read(request)
-        return RouteResponse(orjson.dumps(await self._client.describe(asked)), headers=headers)
+        (shown,) = await self._client.describe(asked)
+        return RouteResponse(orjson.dumps(shown), headers=headers)
 
     async def count_tokens(self, request: RouteRequest) -> RouteResponse:
         """Return how many tokens a prompt has."""
         body, fields = await request.read(PromptBody)
-        count = await self._client.count(count_request(body))
-        return RouteResponse(orjson.dumps({"input_tokens": count}), headers=self._unread(body, fields))
+        ids = await self._client.render(count_request(body))
+        return RouteResponse(orjson.dumps({"input_tokens": len(ids)}), headers=self._unread(body, fields))
 
     async def models(self, request: RouteRequest) -> RouteResponse:
         """Return a page of the models."""

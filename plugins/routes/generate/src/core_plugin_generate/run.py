@@ -78,7 +78,7 @@ async def prompt_of(
     check_length(client, len(ids))
     room = client.max_model_len - len(ids)
     most = room if limit < 0 else min(limit, room)
-    request = TextRequest(prompt=ids, sampling={**sampling, "max_tokens": most}, only_prompt=not most, **asked)
+    request = TextRequest(prompts=[ids], sampling={**sampling, "max_tokens": most}, only_prompt=not most, **asked)
     return Prompt(list(ids), request, most, int(sampling.get("n") or 1))
 
 

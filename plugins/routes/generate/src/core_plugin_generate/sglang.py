@@ -214,7 +214,7 @@ class Records:
             **end,
         }
         if wanted.logprobs:
-            meta |= self._scores(wanted, one, self.answers[number].prompt_scores, prompt.ids)
+            meta |= self._scores(wanted, one, self.answers[number].prompts[0].scores, prompt.ids)
         return {"text": one.text, "output_ids": one.ids, "meta_info": meta}
 
     def _scores(

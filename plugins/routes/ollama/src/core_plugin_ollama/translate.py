@@ -49,7 +49,7 @@ def generate_request(body: GenerateBody, abilities: frozenset[str], model: str) 
     if body.raw:
         if body.system or body.think or body.logprobs:
             raise RequestError("raw prompts take neither system nor think nor logprobs", param="raw")
-        return TextRequest(prompt=prompt, **asked)
+        return TextRequest(prompts=[prompt], **asked)
     system = [{"role": "system", "content": body.system}] if body.system else []
     asked |= _thinking(body.think, abilities, model)
     return ChatRequest(messages=[*system, {"role": "user", "content": prompt}], **asked)
