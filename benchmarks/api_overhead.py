@@ -31,7 +31,7 @@ TOKENS = "abcdefghijklmnopqrstuvwxyz"
 BODY = {"model": "stub", "stream": True, "temperature": 0.0}
 CHAT = {"messages": [{"role": "user", "content": "How much does a token cost? " * 8}]}
 PATHS = {"openai": "/v1/chat/completions", "anthropic": "/v1/messages"}
-"""API -> where a chat is answered. The second is a plugin's."""
+"""API -> where a chat is answered."""
 
 LEAST_INTERVAL = 0.002
 """Seconds between two steps of the stub, however few the streams."""
@@ -93,6 +93,8 @@ def serve(interval: float) -> None:
     import uvloop
     from core_plugin_anthropic.manifest import ANTHROPIC
     from core_plugin_anthropic.routes import AnthropicRoutes
+    from core_plugin_openai.manifest import OPENAI
+    from core_plugin_openai.routes import OpenAIRoutes
 
     from core.config.resolved import Options
     from core.server.http import HttpServer, relax_collector
@@ -114,7 +116,9 @@ def serve(interval: float) -> None:
             relax_collector()
             print(port, flush=True)
 
-        server = HttpServer(served_app(llm, options, {ANTHROPIC: AnthropicRoutes({})}), started)
+        server = HttpServer(
+            served_app(llm, options, {OPENAI: OpenAIRoutes({}), ANTHROPIC: AnthropicRoutes({})}), started
+        )
         await server.serve(sockets=[listener.socket])
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

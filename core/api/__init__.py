@@ -130,6 +130,7 @@ if TYPE_CHECKING:
     )
     from core.api.patches import ConfigPatch, Finding, Problem, Waiver
     from core.api.platform import Done, MemorySnapshot, Pending, Platform, Queue, Stream, Uploads
+    from core.api.pooling import MAX_PROMPTS, DataRequest, Pooled, Pooler, PoolRequest, ScoreRequest, VectorRequest
     from core.api.products import Product, ProductPlace, WrappedProduct
     from core.api.quantization import Format, LayerSite, QuantContext, QuantRequest
     from core.api.ranks import Ranks
@@ -250,6 +251,7 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
         ),
         "patches": "ConfigPatch Finding Problem Waiver",
         "platform": "Done MemorySnapshot Pending Platform Queue Stream Uploads",
+        "pooling": "DataRequest MAX_PROMPTS Pooled Pooler PoolRequest ScoreRequest VectorRequest",
         "products": "Product ProductPlace WrappedProduct",
         "quantization": "Format LayerSite QuantContext QuantRequest",
         "ranks": "Ranks",
@@ -312,6 +314,13 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "DataRequest",
+    "MAX_PROMPTS",
+    "Pooled",
+    "Pooler",
+    "PoolRequest",
+    "ScoreRequest",
+    "VectorRequest",
     "AnswerRequest",
     "TextRequest",
     "Timings",

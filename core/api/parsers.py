@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from core.api.tokenizer import Tokenizer
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)  # as `Delta`: one for every token of every stream
 class Text:
     """Visible content.
 
@@ -25,7 +25,7 @@ class Text:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Reasoning:
     """Content of the model's thinking.
 

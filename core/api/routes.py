@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from asyncio import Task
 
+    from pydantic import BaseModel
+
     from core.api.bodies import Body
     from core.api.errors import RequestError
+    from core.api.middleware import Layer
+    from core.api.pooling import Pooled, Pooler, PoolRequest
     from core.api.sampling import SamplingView
     from core.api.serving import Answer, ChatRequest, Dialect, Reply, TextRequest
     from core.api.sinks import EngineStats
@@ -18,6 +22,10 @@ if TYPE_CHECKING:
     from core.api.tool_servers import ToolServers
 
 B = TypeVar("B", bound="Body")
+T = TypeVar("T")
+
+RouteScope = Literal["generate", "admin", "public"]
+"""Who may ask a route: whoever has the API's key, whoever has the operator's, or everybody."""
 
 
 class RouteRequest(Protocol):
@@ -46,8 +54,13 @@ class RouteRequest(Protocol):
     @property
     def headers(self) -> Mapping[str, str]: ...
 
-    async def json(self) -> dict[str, Any]:
-        """Return the body, a JSON object within the server's limits; anything else is answered with a 4xx."""
+    async def json(self, *, typed: bool = False, limit: int | None = None) -> dict[str, Any]:
+        """Return the body, a JSON object within the server's limits; anything else is answered with a 4xx.
+
+        Args:
+            typed: Its content type says that it is JSON; if False, only a browser's has to.
+            limit: Most bytes; None: as many as the server takes.
+        """
         ...
 
     async def read(self, kind: type[B]) -> tuple[B, dict[str, Any]]:
@@ -62,18 +75,19 @@ class RouteRequest(Protocol):
 class RouteResponse:
     """An answer.
 
-    Nothing is sent before an iterator's first piece: a `RequestError` that it raises until then becomes the status.
+    Nothing is sent before an iterator's first piece: a `RequestError` that it raises until then becomes the status. An
+    empty first piece sends the head alone.
 
     Attributes:
         body: The bytes, or an iterator of pieces, which are sent as they come.
         status: HTTP status.
-        media_type: Value of the header Content-Type.
+        media_type: Value of the header Content-Type; None: there is no such header.
         headers: Further headers.
     """
 
     body: bytes | AsyncIterator[bytes] = b""
     status: int = 200
-    media_type: str = "application/json"
+    media_type: str | None = "application/json"
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -94,10 +108,11 @@ class RouteRegistry(Protocol):
         endpoint: Endpoint,
         *,
         summary: str = "",
-        body: type[Body] | None = None,
+        body: type[BaseModel] | None = None,
         header: str | None = None,
         generates: bool = False,
         streams: bool = False,
+        scope: RouteScope = "generate",
     ) -> None:
         """Declare a route.
 
@@ -108,6 +123,10 @@ class RouteRegistry(Protocol):
             header: Name of a header: the route is for clients that send it alone, and its path may be anybody's.
             generates: A model that gives vectors answers it with 400.
             streams: It may answer with events, which is told to clients; a body with a field `stream` says so itself.
+            scope: `generate`: it needs the API's key. `admin`: it needs the operator's, as core's own admin routes; the
+                path decides before a route is looked for, so that it has no parameters, and all methods of it are
+                `admin`. `public`: GET or HEAD of a path without parameters under the descriptor's `public`, which
+                nobody needs a key for.
         """
         ...
 
@@ -129,6 +148,24 @@ class RouteRegistry(Protocol):
             path: Lies in the descriptor's `public` paths and has no parameters.
             headers: Further headers, such as a Content-Security-Policy.
             optional: Left out, instead of refused, where another plugin has the path.
+        """
+        ...
+
+    def first_request(self, find: Callable[[EngineClient], tuple[str, Mapping[str, Any]] | None]) -> None:
+        """Show whoever starts the server a request to copy.
+
+        Args:
+            find: Is asked once the engine is ready; returns path and fields of a request that the served model answers,
+                None where there is none.
+        """
+        ...
+
+    def layer(self, layer: Layer) -> None:
+        """Put ASGI middleware around all routes of the server, inside its keys, limits and counts.
+
+        It is made when the plugin is bound. Of several, that of the plugin declared first is outermost. A
+        `RequestError` that it raises becomes the answer; anything else of its own is its fault: a 500.
+        What comes from behind it is not. See `core.api.middleware`.
         """
         ...
 
@@ -206,13 +243,16 @@ class EngineClient(Protocol):
     @property
     def stopping(self) -> bool: ...
 
-    async def open(self, request: ChatRequest | TextRequest, *, prefix: str, name: str | None = None) -> Answer:
+    async def open(
+        self, request: ChatRequest | TextRequest, *, prefix: str, name: str | None = None, turn: int = 0
+    ) -> Answer:
         """Check, admit and render a request; nothing is sent to the engine before the answer runs.
 
         Args:
             prefix: What the answer's id begins with.
             name: The whole id, for an answer of several generations that is called the same all along: it was admitted
                 once (`admit`), and is not refused because others wait.
+            turn: Which of these generations it is, from 0: no two have the same.
         """
         ...
 
@@ -224,8 +264,12 @@ class EngineClient(Protocol):
         """Refuse, with 503, so many more sequences while the server is full, stopping or broken."""
         ...
 
-    async def render(self, request: ChatRequest) -> Sequence[int]:
-        """Return the tokens of a conversation, as its template renders it; nothing is generated."""
+    async def render(self, request: ChatRequest, *, admitted: bool = False) -> Sequence[int]:
+        """Return the tokens of a conversation, as its template renders it; nothing is generated.
+
+        Args:
+            admitted: It belongs to what was admitted before (`admit`), and is not refused because others wait.
+        """
         ...
 
     async def describe(self, request: ChatRequest | TextRequest, *, offsets: bool = False) -> list[dict[str, Any]]:
@@ -255,8 +299,21 @@ class EngineClient(Protocol):
         """
         ...
 
-    async def embed(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what `POST /v1/embeddings` would answer to these fields, with vectors as lists."""
+    def pooler(self, task: str | None = None) -> Pooler:
+        """Return what the model can do that gives vectors.
+
+        Refuse, with 400 and the reason, one that generates instead, or cannot do this task.
+        """
+        ...
+
+    async def pool(self, request: PoolRequest[T], *, prefix: str) -> Pooled[T]:
+        """Check, admit and run a request for vectors, scores, or an I/O processor's answer.
+
+        Long texts are made ready beside the event loop; cancelling it ends what runs.
+
+        Args:
+            prefix: What the answer's id begins with.
+        """
         ...
 
     def generate(self, prompt: str | list[int], params: SamplingView | None = None) -> AsyncIterator[GeneratedText]:

@@ -11,6 +11,18 @@ if TYPE_CHECKING:
 MAX_STOPS = 16
 """Most stop texts of one request."""
 
+MAX_LOGPROBS = 128
+"""Most tokens of one place that log-probabilities are given for."""
+
+MAX_BAD_WORDS = 128
+"""Most texts that an answer must not hold."""
+
+MAX_TOKEN_LIST = 1024
+"""Most tokens of a list, such as those that end an answer."""
+
+MAX_TOKENS = 2**31 - 1
+"""Largest number of tokens, and id of one."""
+
 
 class SamplingView(Protocol):
     """A request's sampling parameters, read only.

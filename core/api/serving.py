@@ -325,12 +325,14 @@ class Reply:
         stream: As server-sent events, or as `media_type` says, instead of as one JSON object.
         headers: Further headers.
         media_type: Of a stream.
+        dialect: How this stream ends and says errors; None: as the route's path says them.
     """
 
     job: Job
     stream: bool = False
     headers: Mapping[str, str] = field(default_factory=dict)
     media_type: str = "text/event-stream"
+    dialect: Dialect | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 GRAMMAR_KINDS = ("json_schema", "json_object", "regex", "choice", "grammar", "structural_tag")
 """Kinds of grammar a request may carry; `value` is JSON text, a pattern, a JSON list of texts, or EBNF."""
 
+MAX_CHOICES = 10_000
+"""Most texts of kind `choice`."""
+
 MAX_NESTING = 200
 """Brackets inside each other, beyond which the recursive parsers of libraries are not trusted."""
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from core.api.errors import RequestError
-from core.api.sampling import MAX_STOPS
+from core.api.sampling import MAX_BAD_WORDS, MAX_LOGPROBS, MAX_STOPS, MAX_TOKEN_LIST, MAX_TOKENS
 from core.engine.participants.grammars import Grammar as Grammar
 from core.engine.participants.grammars import Thinking as Thinking
 from core.engine.participants.grammars import structured_output
@@ -17,11 +17,7 @@ from core.engine.repetition import RepetitionDetection as RepetitionDetection
 from core.engine.repetition import repetition_of
 
 MAX_N = 128
-MAX_LOGPROBS = 128
 MAX_STOP_CHARS = 1024
-MAX_BAD_WORDS = 128
-MAX_TOKEN_LIST = 1024
-MAX_TOKENS = 2**31 - 1
 MAX_EXTRA_ARGS = 64
 
 

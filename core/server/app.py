@@ -14,6 +14,7 @@ from starlette.responses import Response
 from core import __version__
 from core.config.resolved import Options
 from core.frontend.answering.parsing import AnswerParser
+from core.frontend.pooling.model import does_not_generate
 from core.server.account import note_error
 from core.server.admin import routes as admin
 from core.server.answers import JSON
@@ -28,42 +29,20 @@ from core.server.health import METRICS
 from core.server.health import ROUTES as HEALTH
 from core.server.interface import ServedLLM
 from core.server.metrics import Metrics
-from core.server.openai import models, rendering, tokenize
-from core.server.openai.chat import chat_completions
-from core.server.openai.completions import completions
-from core.server.openai.protocol import ChatBody, CompletionBody
-from core.server.openai.responses import routes as responses
 from core.server.plain_route import PlainEndpoint, PlainRoute
 from core.server.plugged import PluggedRoute, check_free
 from core.server.plugged_answer import PluggedEndpoint
-from core.server.pooling import routes as pooling
+from core.server.plugged_layer import PluggedLayer
+from core.server.pooled import required_pooler
 from core.server.prefix import Prefix
-from core.server.resume import routes as resume
-from core.server.resume.layer import ResumeLayer
 from core.server.routes import Route
 from core.server.state import ServerState
 
-GENERATING = (
-    Route("POST", "/v1/chat/completions", chat_completions, ChatBody),
-    Route("POST", "/v1/completions", completions, CompletionBody),
-    *responses.ROUTES,
-    *rendering.ROUTES,
-)
-"""Routes that answer 400 where the model gives vectors instead."""
 
-OTHERS = (
-    *pooling.ROUTES,
-    Route("GET", "/v1/models", models.list_models),
-    Route("GET", "/v1/models/{model:path}", models.get_model),
-    *tokenize.ROUTES,
-    *HEALTH,
-    *resume.ROUTES,
-)
-
-ADMIN = (*admin.ROUTES, resume.ALL_STREAMS)
-
-STREAMED = frozenset({("GET", "/v1/responses/{response_id}"), ("GET", "/v1/stream/{name}")})
-"""Routes without a body that answer with events when they are asked for them."""
+async def refuse_generation(state: ServerState, request: Request) -> Response:
+    """Say with 400 that the model gives vectors: the endpoint of the routes that generate, where it pools."""
+    pooler = required_pooler(state)
+    raise does_not_generate(pooler.name, pooler.shape)
 
 
 class Api(FastAPI):
@@ -86,6 +65,7 @@ def create_app(
     reports: Sequence[Any] = (),
     defaults: Mapping[str, Any] | None = None,
     plugged: Sequence[PluggedRoute] = (),
+    layers: Sequence[PluggedLayer] = (),
 ) -> FastAPI:
     """Return the application.
 
@@ -96,6 +76,7 @@ def create_app(
         reports: How plugins were selected, for `GET /core/plugins`.
         defaults: Sampling parameters used where a request leaves them out.
         plugged: Routes of plugins.
+        layers: Theirs around all routes, the outermost first.
     """
     state = ServerState(llm, options, Metrics(llm, options.server.metrics_compat), parser, defaults or {}, reports)
     # The interactive pages would load scripts from elsewhere; the schema itself is served (and needs the key).
@@ -103,17 +84,17 @@ def create_app(
     app = Api(title="core", version=__version__, docs_url=None, redoc_url=None, servers=servers)
     app.router.route_class = PlainRoute
     app.state.core, app.state.bodies = state, []
-    state.admin_paths |= {route.path for route in ADMIN}
+    state.admin_paths |= {route.path for route in admin.ROUTES}
     if options.server.public_metrics:
         state.public_paths.add(METRICS)
-    pools, by_header = llm.pooling is not None, ByHeader(state, plugged)
-    for route in GENERATING:
-        _add(app, state, route._replace(endpoint=pooling.refuse_generation) if pools else route, by_header)
-    for route in (*OTHERS, *ADMIN):
+    by_header = ByHeader(state, plugged)
+    for route in (*HEALTH, *admin.ROUTES):
         _add(app, state, route, by_header)
+    own = list(app.router.routes)
     _add_plugged(app, state, plugged, by_header)
-    if state.streams is not None:
-        app.add_middleware(ResumeLayer, store=state.streams)
+    app.router.routes[:] = [*app.router.routes[len(own) :], *own]  # what is asked most is found first
+    for layer in reversed(layers):
+        app.add_middleware(layer.around)
     app.add_exception_handler(HTTPException, _render)
     app.add_middleware(Gate, state=state)
     _add_edge(app, state)
@@ -150,21 +131,23 @@ def _add(app: FastAPI, state: ServerState, route: Route, by_header: ByHeader) ->
 def _add_plugged(app: FastAPI, state: ServerState, routes: Sequence[PluggedRoute], by_header: ByHeader) -> None:
     state.public_paths |= {route.path for route in routes if route.public}
     check_free(routes, app.routes, keyless=state.public_paths | PUBLIC_PATHS)
+    state.admin_paths |= {route.path for route in routes if route.scope == "admin"}
     for route in routes:
         if route.header is None:
             refused = route.generates and state.llm.pooling is not None
-            own = partial(pooling.refuse_generation, state) if refused else PluggedEndpoint(route, state).__call__
+            own = partial(refuse_generation, state) if refused else PluggedEndpoint(route, state).__call__
             _add_one(app, route, by_header.around(route.path, route.methods, own))
     for route in by_header.alone():
         _add_one(app, route, by_header.around(route.path, route.methods, nothing))
 
 
 def _add_one(app: FastAPI, route: PluggedRoute, endpoint: PlainEndpoint) -> None:
-    told = route.body is not None or route.streams
+    told = not route.file  # what says nothing of its answers gives JSON, as `RouteResponse` does
     app.add_api_route(
         route.path,
         endpoint,
         methods=list(route.methods),
+        name=getattr(route.endpoint, "__name__", None),  # files have none
         summary=route.summary or f"{route.method} {route.path}",
         openapi_extra=_told(app, route.method, route.path, route.body, streams=route.streams) if told else None,
         response_class=Response,
@@ -180,7 +163,7 @@ def _told(
     """
     fields = {} if body is None else body.model_fields
     types = ["text/plain"] if path == METRICS else [JSON]
-    if streams or "stream" in fields or (method, path) in STREAMED:
+    if streams or "stream" in fields:
         types.append("text/event-stream")
     if "encoding_format" in fields:
         types.append("application/octet-stream")

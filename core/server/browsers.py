@@ -9,8 +9,8 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from core.api.middleware import SHORT_CUT
 from core.server.errors import ApiError
-from core.server.outlet import SHORT_CUT
 from core.server.state import ServerState
 
 EXPOSED = ("x-request-id", "x-core-ignored-fields", "x-core-response-stored", "x-stream-id", "retry-after")

@@ -10,6 +10,7 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from core.api.middleware import SHORT_CUT
 from core.logs import FIELDS
 from core.server.account import Account, accounted
 from core.server.auth import KeyCheck, is_local
@@ -17,7 +18,6 @@ from core.server.caller import authenticated
 from core.server.dialect import error_answer
 from core.server.errors import ClientGoneError, as_api_error, error_type, log_unexpected
 from core.server.metrics import CLIENT_GONE, UNMATCHED
-from core.server.outlet import SHORT_CUT
 from core.server.state import ServerState
 
 logger = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -44,13 +44,18 @@ FORCED_CLOSE_SECONDS = 1.0
 
 @dataclass(slots=True)
 class Started:
-    """A front end that is ready, its application, how long what took, and what the worker found."""
+    """A front end that is ready, its application, how long what took, and what the worker found.
+
+    Attributes:
+        example: Path and fields of a first request, if a route plugin has one for the model.
+    """
 
     llm: ServedLLM
     app: FastAPI
     timeline: list[tuple[str, float]] = field(default_factory=list)
     facts: dict[str, str] = field(default_factory=dict)
     on_draining: Callable[[], None] | None = None
+    example: tuple[str, Mapping[str, Any]] | None = None
 
 
 def run(
@@ -109,17 +114,19 @@ async def start(resolution: Resolution, options: Options, child: EngineChild | N
                 reports=resolution.reports,
                 defaults=model_defaults(llm.default_params),
                 plugged=routes.routes,
+                layers=routes.layers,
             )
             app.state.core.remote = remote
             app.state.core.faults = llm.model.plugins.sinks.faults
             routes.bind(app.state.core)
+            example = routes.first_request(app.state.core)
     except BaseException:
         await llm.close()
         raise
     timeline = list(engine.ready.timeline)
     timeline.append(("rest", max(0.0, time.perf_counter() - began - sum(seconds for _, seconds in timeline))))
     facts = {**engine.ready.facts, **routes.facts()}
-    return Started(llm, app, timeline, facts, lambda: plugins.events("draining", {}))
+    return Started(llm, app, timeline, facts, lambda: plugins.events("draining", {}), example)
 
 
 async def _start_both(resolution: Resolution, child: EngineChild | None) -> tuple[AsyncEngine, Tokenizer]:
@@ -175,13 +182,11 @@ async def _main(options: Options, listener: Listener, starter: Callable[[], Awai
 
 async def _serve(options: Options, listener: Listener, started: Started) -> int:
     from core.cli.ui.startup import ready_text, show_ready
-    from core.server.pooling.run import example_of
 
     def ready() -> None:
         relax_collector()
         report("listen", time.perf_counter() - began)
-        example = example_of(started.app.state.core)
-        more = {} if example is None else {"example": example}
+        more = {} if started.example is None else {"example": started.example}
         key = options.server.api_key is not None
         banner = ready_text(listener.url, started.llm.model_name, api_key=key, **more)
         show_ready(banner, listener.url, started.llm.model_name, started.facts, started.timeline)

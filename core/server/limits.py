@@ -9,9 +9,9 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from core.api.middleware import SHORT_CUT
 from core.server.dialect import OPENAI, error_answer
 from core.server.errors import ApiError
-from core.server.outlet import SHORT_CUT
 from core.server.wire import Wire
 
 MAX_HEAD_BYTES = 64 * 2**10

@@ -10,9 +10,6 @@ from starlette.types import Message, Send
 
 from core.api.serving import Outlet
 
-SHORT_CUT = "core.send"
-"""Key of the scope: where the body of a stream goes. The layers in between look at the head only, yet cost as much."""
-
 
 class StreamBody:
     """An `Outlet` over a connection.

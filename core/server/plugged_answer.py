@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import logging
 from collections.abc import AsyncIterator, Mapping
@@ -14,19 +13,21 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
+from core.api.middleware import SHORT_CUT
 from core.api.routes import B, RouteRequest, RouteResponse
 from core.api.serving import Reply
 from core.plugins.drivers import describe
 from core.server.body import read_object
 from core.server.errors import INTERNAL, ApiError, as_api_error
-from core.server.outlet import SHORT_CUT, StreamBody, pour
-from core.server.plugged import PluggedRoute
+from core.server.outlet import StreamBody, pour
+from core.server.plugged import PluggedRoute, careful
 from core.server.state import ServerState
-from core.server.streaming import JobResponse, until_gone
+from core.server.streaming import JobResponse, Watch, until_gone
 
 logger = logging.getLogger(__name__)
 
 _WITHOUT_BODY = frozenset({"GET", "HEAD"})
+_ANNOUNCES_BODY = frozenset({b"content-length", b"transfer-encoding"})
 
 
 class PluggedRequest:
@@ -62,10 +63,11 @@ class PluggedRequest:
         """Headers, by names in lower case."""
         return dict(self._request.headers)
 
-    async def json(self) -> dict[str, Any]:
+    async def json(self, *, typed: bool = False, limit: int | None = None) -> dict[str, Any]:
         """Return the body. Raises what the server answers with a 4xx."""
         # The examples of other servers' APIs are `curl -d` alone, which calls everything a form.
-        return await read_object(self._request, self._state.options.server.max_body_bytes, typed=False)
+        most = self._state.options.server.max_body_bytes if limit is None else limit
+        return await read_object(self._request, most, typed=typed)
 
     async def read(self, kind: type[B]) -> tuple[B, dict[str, Any]]:
         """Return the body as a model, and its fields. Raises what the server answers with a 4xx."""
@@ -78,8 +80,8 @@ class PluggedEndpoint:
     def __init__(self, route: PluggedRoute, state: ServerState) -> None:
         self._route, self._state = route, state
 
+    # Without a docstring: `/openapi.json` would tell it to clients.
     async def __call__(self, request: Request) -> Response:
-        """Return what runs the plugin's endpoint."""
         return PluggedResponse(self._route, self._state)
 
 
@@ -92,16 +94,17 @@ class PluggedResponse(Response):
         self._route, self._state = route, state
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        incoming = Incoming(receive, whole=scope["method"] in _WITHOUT_BODY)
-        work = self._run(scope, incoming, send)
-        await until_gone(self._state.lifecycle, incoming.gone, work, counted=False)
+        incoming = Incoming(receive)
+        await until_gone(self._state.lifecycle, incoming.watch, self._run(scope, incoming, send))
 
     async def _run(self, scope: Scope, incoming: Incoming, send: Send) -> None:
         """Run the endpoint. What it does wrong ends this request, and the log says whose fault it was."""
+        if _without_body(scope):
+            incoming.watch.begin()
         try:
             await self._answer(scope, incoming, send)
         except Exception as error:
-            if as_api_error(error).code != INTERNAL:
+            if isinstance(error, ApiError) or as_api_error(error).code != INTERNAL:
                 raise
             owner, place = self._route.owner, f"{self._route.method} {self._route.path}"
             logger.error("CORE-P108 route plugin %s: %s raised %s", owner, place, describe(error))
@@ -110,7 +113,7 @@ class PluggedResponse(Response):
     async def _answer(self, scope: Scope, incoming: Incoming, send: Send) -> None:
         request = Request(scope, incoming.receive)
         answer = await self._route.endpoint(PluggedRequest(request, self._state))
-        incoming.read.set()
+        incoming.watch.begin()
         if isinstance(answer, Reply):
             await self._reply(answer, scope, send)
             return
@@ -124,6 +127,8 @@ class PluggedResponse(Response):
 
     async def _reply(self, answer: Reply, scope: Scope, send: Send) -> None:
         lifecycle, dialect = self._state.lifecycle, self._state.dialect(scope["path"], scope["headers"])
+        if answer.dialect is not None:
+            dialect = careful(self._route.owner, answer.dialect)
         response = JobResponse(
             lifecycle,
             answer.job,
@@ -134,6 +139,10 @@ class PluggedResponse(Response):
         )
         with lifecycle.counted():
             await response.run(scope, send)
+
+
+def _without_body(scope: Scope) -> bool:
+    return scope["method"] in _WITHOUT_BODY and _ANNOUNCES_BODY.isdisjoint(name for name, _ in scope["headers"])
 
 
 async def _stream(answer: RouteResponse, body: AsyncIterator[bytes], send: Send, write: Send) -> None:
@@ -158,30 +167,22 @@ async def _closable(body: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 class Incoming:
     """The connection's messages: first the body, for who reads it, then the news that the client has gone.
 
-    Args:
-        whole: There is no body to wait for.
-
     Attributes:
-        read: Set once nobody reads a body any more.
+        watch: Begins once the body was read.
     """
 
-    def __init__(self, receive: Receive, *, whole: bool) -> None:
+    __slots__ = ("_receive", "watch")
+
+    def __init__(self, receive: Receive) -> None:
         self._receive = receive
-        self.read = asyncio.Event()
-        if whole:
-            self.read.set()
+        self.watch = Watch(receive)
 
     async def receive(self) -> Message:
         """Return the next message of the body."""
         message = await self._receive()
         if message["type"] == "http.disconnect" or not message.get("more_body", False):
-            self.read.set()
+            self.watch.begin()
         return message
-
-    async def gone(self) -> Message:
-        """Return the next message behind the body."""
-        await self.read.wait()
-        return await self._receive()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
-import orjson
-from pydantic import ValidationError
-
-from core.api.errors import CoreError, RequestError
+from core.api.errors import RequestError
+from core.api.pooling import Pooled, Pooler, PoolRequest
 from core.api.routes import GeneratedText
 from core.api.sampling import SamplingView
 from core.api.serving import ChatRequest, TextRequest
@@ -25,15 +23,17 @@ from core.frontend.request import GenerationRequest
 from core.frontend.sinks import engine_stats
 from core.server.account import note_error
 from core.server.caller import caller_of
-from core.server.entry import as_asked, open_generation, render_alone, within
+from core.server.entry import as_asked, open_generation, render, render_alone, within
 from core.server.errors import as_api_error, log_unexpected
 from core.server.generation import new_id
-from core.server.pooling.protocol import EmbeddingBody
-from core.server.pooling.vectors import embedding_call
+from core.server.pooled import pooled, required_pooler
 from core.server.rendered import rendered
 from core.server.served_answer import ServedAnswer, chat_request, generation_requests, open_answer
 from core.server.state import Lifecycle, ServerState
 from core.server.streaming import stopping
+from core.tokenizer.absent import NoTokenizer
+
+T = TypeVar("T")
 
 
 class ServedClient:
@@ -120,10 +120,12 @@ class ServedClient:
 
     # -- generations -----------------------------------------------------------------------------------------------
 
-    async def open(self, request: ChatRequest | TextRequest, *, prefix: str, name: str | None = None) -> ServedAnswer:
+    async def open(
+        self, request: ChatRequest | TextRequest, *, prefix: str, name: str | None = None, turn: int = 0
+    ) -> ServedAnswer:
         """Check, admit and render a request. Raises `RequestError`."""
         with self._asking():
-            return await open_answer(request, self._state, prefix, name)
+            return await open_answer(request, self._state, prefix, name, turn)
 
     def check(self, request: ChatRequest | TextRequest) -> None:
         """Refuse what is wrong with a request as far as that shows. Raises `RequestError`."""
@@ -135,10 +137,11 @@ class ServedClient:
         with self._asking():
             self._state.admit(sequences)
 
-    async def render(self, request: ChatRequest) -> list[int]:
+    async def render(self, request: ChatRequest, *, admitted: bool = False) -> list[int]:
         """Return the tokens of a conversation. Raises `RequestError`."""
-        with self._asking():
-            return (await render_alone(self._state, chat_request(request, self._state))).tolist()
+        with _refusing(self._state.lifecycle), self._state.lifecycle.counted():
+            wanted = chat_request(request, self._state)
+            return (await (render if admitted else render_alone)(self._state, wanted)).tolist()
 
     async def describe(self, request: ChatRequest | TextRequest, *, offsets: bool = False) -> list[dict[str, Any]]:
         """Return what the engine would be sent for each prompt. Raises `RequestError`."""
@@ -184,13 +187,15 @@ class ServedClient:
 
     # -- vectors ---------------------------------------------------------------------------------------------------
 
-    async def embed(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Return embeddings. Raises `RequestError`."""
+    def pooler(self, task: str | None = None) -> Pooler:
+        """Return what the model can do that gives vectors. Raises `RequestError`."""
+        found = required_pooler(self._state, task)
+        return Pooler(found.tasks, found.shape, reads_text=not isinstance(self._llm.tokenizer, NoTokenizer))
+
+    async def pool(self, request: PoolRequest[T], *, prefix: str) -> Pooled[T]:
+        """Check, admit and run a request. Raises `RequestError`."""
         with _refusing(self._state.lifecycle), self._state.lifecycle.counted():
-            checked = self._state.checked({**body, "encoding_format": "float"}, EmbeddingBody)
-            call = await embedding_call(self._state, checked)
-            answer: dict[str, Any] = orjson.loads((await call.run()).body)
-            return answer
+            return await pooled(self._state, request, prefix)
 
     async def tokenize(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
         """Return the token ids of a text. Raises `RequestError`."""
@@ -250,5 +255,6 @@ def _refusing(lifecycle: Lifecycle) -> Iterator[None]:
     except RequestError as error:
         note_error(as_api_error(error))
         raise
-    except (ValidationError, CoreError) as error:
+    except Exception as error:
+        log_unexpected(error)
         raise note_error(as_api_error(error)) from error

@@ -8,8 +8,8 @@ from starlette.datastructures import Headers
 from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from core.api.middleware import SHORT_CUT
 from core.server.claims import below
-from core.server.outlet import SHORT_CUT
 
 _LOCATION = b"location"
 

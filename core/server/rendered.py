@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from core.api.errors import RequestError
-from core.frontend.request import GenerationRequest
+from core.frontend.request import GenerationRequest, renamed
 from core.server.entry import Settle, as_asked, ready_chat
 from core.server.state import ServerState
 
@@ -26,8 +26,8 @@ async def rendered(
         ApiError: 503, the server takes no more requests.
     """
     if request.beams is not None:
-        said = "use_beam_search: a beam search is not one request of the engine, but many"
-        raise RequestError(said, param="use_beam_search", code="unsupported_parameter")
+        said = "beams: a beam search is not one request of the engine, but many"
+        raise renamed(RequestError(said, param="beams", code="unsupported_parameter"), request.names)
     with state.admitted():
         found = await _rendered(state, request, settle)
         if offsets:

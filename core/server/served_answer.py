@@ -15,7 +15,6 @@ from core.api.errors import RequestError
 from core.api.parsers import Text
 from core.api.serving import AnswerRequest, ChatRequest, Delta, Finish, More, Take, TextRequest, Timings, Usage
 from core.api.serving import TokenScore as Score
-from core.api.tokenizer import Tokenizer
 from core.engine.participants.grammars import Grammar, schema_grammar, structured_output
 from core.engine.sampling import SamplingParams
 from core.frontend.answering.chat import ChatAnswer
@@ -28,8 +27,9 @@ from core.frontend.request import GenerationRequest, sampling_params, spelling
 from core.frontend.results import CompletionOutput, RequestOutput
 from core.server.caller import caller_of
 from core.server.entry import as_asked, open_chat, open_generation, within
+from core.server.errors import as_api_error, log_unexpected
 from core.server.generation import Generation, new_id
-from core.server.logprobs import LOWEST, Position, ShownTokens, likeliest
+from core.server.scores import ScoredTokens
 from core.server.state import ServerState
 
 
@@ -53,7 +53,7 @@ class ServedAnswer:
     _tokens: ScoredTokens = field(init=False)
 
     def __post_init__(self) -> None:
-        self._tokens = ScoredTokens(self.generation)
+        self._tokens = ScoredTokens(self.generation.params, self.generation.state.llm.tokenizer)
 
     @property
     def id(self) -> str:
@@ -79,19 +79,35 @@ class ServedAnswer:
 
     async def run(self, take: Take, more: More | None = None) -> None:
         """Generate, and give everything to `take`. Raises `RequestError`, and what `take` and `more` raise."""
+        theirs: list[BaseException] = []  # what the route did wrong is not the engine's fault
         if not self.admitted:  # several may have been opened for one request; each counts as waiting from here on
             self.generation.state.admit(self.generation.sequences)
 
-        n = self.generation.params.n
+        n, prompts, delta = self.generation.params.n, self.prompts, self._delta
 
         def given(prompt: int, output: RequestOutput) -> bool:
-            if prompt not in self.prompts:
-                self.prompts[prompt] = ServedPrompt(output, self._tokens)
+            if prompt not in prompts:
+                prompts[prompt] = ServedPrompt(output, self._tokens)
             if output.prompt_logprobs is not None:
-                self.prompts[prompt].output = output
-            return take([self._delta(prompt * n + sequence.index, sequence) for sequence in output.outputs])
+                prompts[prompt].output = output
+            new = output.outputs
+            if len(new) == 1:
+                deltas = [delta(prompt * n + new[0].index, new[0])]
+            else:
+                deltas = [delta(prompt * n + sequence.index, sequence) for sequence in new]
+            try:
+                return take(deltas)
+            except BaseException as error:
+                theirs.append(error)
+                raise
 
-        await self.generation.run(given, more)
+        try:
+            await self.generation.run(given, more and _noting(more, theirs))
+        except Exception as error:
+            if error in theirs or isinstance(error, RequestError):
+                raise
+            log_unexpected(error)
+            raise as_api_error(error) from error
 
     def _delta(self, index: int, sequence: CompletionOutput) -> Delta:
         """Return what is new of a sequence. One call a token: what it calls is a good part of what a stream costs."""
@@ -111,30 +127,6 @@ class ServedAnswer:
         events = [Text(sequence.text)] if sequence.text else []
         scores = self._tokens.of(sequence) if sequence.logprobs else ()
         return Delta(index, events, sequence.token_ids, finish, scores)
-
-
-class ScoredTokens:
-    """Log-probabilities of one generation's tokens, as plugins see them."""
-
-    def __init__(self, generation: Generation) -> None:
-        self.params = generation.params
-        self.tokenizer: Tokenizer = generation.state.llm.tokenizer
-        self._shown: ShownTokens | None = None
-
-    def of(self, sequence: CompletionOutput) -> list[Score]:
-        """Return those of what is new of a sequence."""
-        scored = zip(sequence.token_ids, sequence.logprobs or ())  # the last token may have none
-        return [self.score(token, position, self.params.logprobs or 0) for token, position in scored]
-
-    def score(self, token: int, position: Position, top: int) -> Score:
-        """Return a token's, with the `top` most likely in its place."""
-        return self._one(token, position, [self._one(one, position) for one in likeliest(position, top)])
-
-    def _one(self, token: int, position: Position, top: Sequence[Score] = ()) -> Score:
-        if self._shown is None:
-            self._shown = ShownTokens(self.tokenizer, skip_special=self.params.skip_special_tokens)
-        shown, entry = self._shown, position[token]
-        return Score(token, shown.name(token, entry), shown.bytes(token), max(entry.logprob, LOWEST), entry.rank, top)
 
 
 class ServedPrompt:
@@ -165,22 +157,38 @@ class ServedPrompt:
                 return []
             tokens, top = self._tokens, self._tokens.params.prompt_logprobs or 0
             scored = zip(self.output.prompt_ids, self.output.prompt_logprobs, strict=True)
-            self._scores = [None if one is None else tokens.score(token, one, top) for token, one in scored]
+            self._scores = [None if one is None else tokens.one(token, one, top) for token, one in scored]
         return self._scores
 
 
+def _noting(more: More, raised: list[BaseException]) -> More:
+    async def asked() -> bool:
+        try:
+            return await more()
+        except BaseException as error:
+            raised.append(error)
+            raise
+
+    return asked
+
+
 async def open_answer(
-    asked: ChatRequest | TextRequest, state: ServerState, prefix: str, name: str | None = None
+    asked: ChatRequest | TextRequest, state: ServerState, prefix: str, name: str | None = None, turn: int = 0
 ) -> ServedAnswer:
     """Check, admit and render what a plugin asks for. Raises `RequestError`.
 
     Args:
         name: The whole id of what was admitted before; None: a new one.
+        turn: Which of its generations it is.
     """
-    name, admitted = name or new_id(prefix), name is not None
+    shown, admitted = name, name is not None
+    name = name or new_id(prefix)
+    if turn:  # names must differ, as the engine may still be ending the one before
+        name = f"{name}-{turn}"
     if isinstance(asked, ChatRequest):
         wanted, settle = chat_request(asked, state), within if asked.fitted else as_asked
         chat = await open_chat(state, wanted, name, interval=asked.interval, admitted=admitted, settle=settle)
+        chat.generation.id = shown or chat.generation.id  # what clients, and operators, know all of them by
         return ServedAnswer(chat.generation, chat.answer, chat.generation.params is not chat.answer.params, admitted)
     requests = text_requests(asked, state)
     if asked.fitted:
@@ -190,6 +198,7 @@ async def open_answer(
     generation = open_generation(
         state, fitted, name, interval=asked.interval, admitted=admitted, prompt_only=asked.only_prompt
     )
+    generation.id = shown or generation.id
     return ServedAnswer(generation, None, fitted[0].params is not requests[0].params, admitted)
 
 
@@ -245,17 +254,18 @@ def chat_request(asked: ChatRequest, state: ServerState) -> GenerationRequest:
 def _params(asked: AnswerRequest, state: ServerState, **changes: Any) -> SamplingParams:
     fields = {**asked.sampling, **changes}
     if asked.structured is not None:
-        fields["grammar"] = _grammar(asked.structured, asked.names)
+        fields["grammar"] = grammar_of(asked.structured, asked.names)
     defaults = state.defaults if asked.beams is None else {}  # which are for sampling
     with spelling(asked.names):
         return sampling_params(fields, defaults, state.llm.max_model_len)
 
 
-def _grammar(structured: Mapping[str, Any], names: Mapping[str, str]) -> Grammar | None:
+def grammar_of(structured: Mapping[str, Any], names: Mapping[str, str]) -> Grammar | None:
     """Return what the text must be; a kind that stands in a field of its own is called by that."""
+    whole = names.get("structured", "structured")
     if set(structured) == {"json"}:
-        return schema_grammar(structured["json"], param=names.get("structured.json", "structured.json"))
-    grammar = structured_output(structured, param=names.get("structured", "structured"))
+        return schema_grammar(structured["json"], param=names.get("structured.json", f"{whole}.json"))
+    grammar = structured_output(structured, param=whole)
     own = next((names[field] for kind in structured if (field := f"structured.{kind}") in names), None)
     return grammar if grammar is None or own is None else grammar.replace(param=own)
 

@@ -22,9 +22,7 @@ from core.server.dialect import OPENAI
 from core.server.errors import ApiError
 from core.server.interface import ServedLLM
 from core.server.metrics import Metrics
-from core.server.openai.responses.store import ResponseStore
 from core.server.remote.servers import RemoteServers
-from core.server.resume.store import StreamStore
 
 RENDER_THREADS = 2
 
@@ -111,8 +109,6 @@ class ServerState:
         client_dialects: The same for clients that send a header, on all other paths.
         remote: Tool servers that may be spoken to, if there are any.
         faults: What failed in plugins' objects of this process, as plain data.
-        streams: Events of resumable streams, if the server keeps them.
-        responses: Answers of the Responses API that are kept.
         shown: What clients called their answers, by the engine's name, of generations in flight.
         pending: Sequences that were admitted and have not produced a token.
         renderers: Threads for slow chat templates, which wait for each other only.
@@ -132,19 +128,12 @@ class ServerState:
     remote: RemoteServers | None = None
     faults: Callable[[], list[dict[str, Any]]] = list
     operations: Operations = field(default_factory=Operations)
-    streams: StreamStore | None = field(init=False)
-    responses: ResponseStore = field(init=False)
     shown: dict[str, str] = field(default_factory=dict)
     created: int = field(default_factory=lambda: int(time.time()))
     pending: int = 0
     renderers: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(RENDER_THREADS, thread_name_prefix="core-render")
     )
-
-    def __post_init__(self) -> None:
-        server = self.options.server
-        self.streams = StreamStore(server.resume_seconds, server.resume_bytes) if server.resume_seconds else None
-        self.responses = ResponseStore(server.response_store, server.response_store_bytes)
 
     @property
     def ready(self) -> bool:

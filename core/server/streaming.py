@@ -9,10 +9,11 @@ from typing import Any
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from core.api.middleware import SHORT_CUT
 from core.api.serving import Dialect, Job
 from core.server.dialect import OPENAI, error_end
 from core.server.errors import ApiError, ClientGoneError, as_api_error, log_unexpected
-from core.server.outlet import SHORT_CUT, StreamBody
+from core.server.outlet import StreamBody
 from core.server.state import Lifecycle
 
 EVENTS = "text/event-stream"
@@ -50,7 +51,8 @@ class JobResponse(Response):
         self._dialect = dialect
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await until_gone(self._lifecycle, receive, self.run(scope, send))
+        watch = Watch(receive)
+        await until_gone(self._lifecycle, watch, self.run(scope, send), begin=True)
 
     async def run(self, scope: Scope, send: Send) -> None:
         """Run the job, whoever watches the connection."""
@@ -81,35 +83,68 @@ class JobResponse(Response):
         await body.end(last)
 
 
+class Watch:
+    """Ends the work for a client that goes: from when its body was read, until then there is none to be asked."""
+
+    __slots__ = ("_news", "_receive", "_work")
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._work: asyncio.Task[None] | None = None
+        self._news: asyncio.Task[None] | None = None
+
+    @property
+    def gone(self) -> bool:
+        """Whether the client has gone."""
+        return self._news is not None and self._news.done()
+
+    def guard(self, work: asyncio.Task[None]) -> None:
+        """Cancel this work once the client goes."""
+        self._work = work
+
+    def begin(self) -> None:
+        """Wait for the news from now on; harmless when that has begun."""
+        work = self._work
+        if self._news is None and work is not None:
+            self._news = asyncio.create_task(_disconnect(self._receive))
+            self._news.add_done_callback(lambda _: work.cancel())
+
+    def end(self) -> None:
+        """Wait no longer."""
+        if self._news is not None:
+            self._news.cancel()
+
+
 async def until_gone(
-    lifecycle: Lifecycle, receive: Receive, work: Coroutine[Any, Any, None], *, counted: bool = True
+    lifecycle: Lifecycle, watch: Watch, work: Coroutine[Any, Any, None], *, begin: bool = False
 ) -> None:
     """Run `work` until it ends, the client disconnects, or the server stops.
 
     Args:
-        counted: It is a generation from its beginning; else what generates in it counts itself.
+        begin: The body has been read, and it is a generation from its beginning; else the work begins the watch, and
+            what generates in it counts itself.
 
     Raises:
         ClientGoneError: The client disconnected; the work was cancelled and has ended.
         ApiError: 503, the server stops.
     """
     task = asyncio.create_task(work)
-    watch = asyncio.create_task(_disconnect(receive))
-    watch.add_done_callback(lambda _: task.cancel())
-    if counted:
+    watch.guard(task)
+    if begin:
+        watch.begin()
         lifecycle.work.add(task)
     try:
         await task
     except BaseException as error:
         if isinstance(error, asyncio.CancelledError) and _cancelled():
             raise
-        if watch.done():
+        if watch.gone:
             raise ClientGoneError from None
         if isinstance(error, asyncio.CancelledError):
             raise stopping() from None
         raise
     finally:
-        watch.cancel()
+        watch.end()
         lifecycle.work.discard(task)
 
 

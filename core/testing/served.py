@@ -29,6 +29,6 @@ def served_app(
         owner = f"'{spec.name}' (tested)"
         plugin.declare(table.registry(spec.name, owner, spec))
         table.plugins.append((owner, plugin))
-    app = create_app(llm, options, plugged=table.routes, **given)
+    app = create_app(llm, options, plugged=table.routes, layers=table.layers, **given)
     table.bind(app.state.core)
     return app

@@ -93,6 +93,44 @@ CASES = {
 }
 
 
+LAYERED = {
+    "status": """
+        async def told(message):
+            await send({**message, "status": 200} if message["type"] == "http.response.start" else message)
+        await app(scope, receive, told)""",
+    "headers": """
+        async def told(message):
+            await send({**message, "headers": []} if message["type"] == "http.response.start" else message)
+        await app(scope, receive, told)""",
+    "its end does not": """
+        async def deaf():
+            message = await receive()
+            if message["type"] == "http.disconnect": await asyncio.sleep(60)
+            return message
+        await app(scope, deaf, send)""",
+    "has left": """
+        async def mild():
+            message = await receive()
+            return message if message["type"] == "http.request" else {"type": "http.request"}
+        await app(scope, mild if scope["path"] == "/kit" else receive, send)""",
+    "swallows": """
+        try:
+            await app(scope, receive, send)
+        except Exception:
+            return""",
+    "of RequestError": """
+        try:
+            await app(scope, receive, send)
+        except Exception as error:
+            raise ValueError("hidden") from error""",
+    "b'one": """
+        async def twice(message):
+            await send(message)
+            if message.get("more_body"): await send(message)
+        await app(scope, receive, twice)""",
+}
+
+
 @pytest.fixture
 def routes(make_plugin):
     def make(samples: str = SAMPLES, **given: str):
@@ -181,6 +219,47 @@ def test_a_generation_that_outlives_its_client_is_caught(routes):
 def test_an_answer_that_is_none_is_caught(routes):
     failing = routes(models="return {'model': 'kit'}").failing("routes")
     assert "gave no RouteResponse" in failing["strange_requests_are_the_clients_fault"]
+
+
+def _layer(body: str) -> str:
+    return f"""
+        def layer(app):
+            async def around(scope, receive, send):{body.replace(chr(10), chr(10) + " " * 8)}
+            return around
+        registry.layer(layer)"""
+
+
+@pytest.mark.parametrize("told", LAYERED)
+def test_a_layer_that_changes_what_is_not_its_own_is_caught(routes, told):
+    failing = routes(declare=_layer(LAYERED[told])).failing("routes")
+    assert told in failing["layers_pass_on_what_is_not_theirs"]
+
+
+def test_a_layer_that_passes_everything_on_passes(routes):
+    sound = "\n        await app(scope, receive, send)"
+    assert routes(declare=_layer(sound)).report("routes").failures == []
+
+
+@pytest.mark.parametrize(
+    ("declare", "told"),
+    [
+        ("registry.add('GET', '/x/broken/a/{b}', self.models, scope='admin')", "no parameters"),
+        ("registry.add('GET', '/x/broken/a', self.models, scope='public')", "among `public`"),
+        ("registry.add('GET', '/x/broken/a', self.models, scope='nobody')", "scopes are"),
+        ("registry.add('GET', '/x/broken/a', self.models, scope='admin', header='x-a')", "no scope"),
+        (
+            "registry.add('GET', '/x/broken/a', self.models, scope=('admin', 'generate')[next(COUNT) % 2])",
+            "second time",
+        ),
+    ],
+)
+def test_scopes_that_cannot_be_are_caught(routes, declare, told):
+    assert told in routes(declare=declare).failing("routes")["routes_are_declared"]
+
+
+def test_an_operators_route_passes(routes):
+    declare = "registry.add('GET', '/x/broken/operator', self.models, scope='admin')"
+    assert routes(declare=declare).report("routes").failures == []
 
 
 def test_a_plugin_without_samples_stays_at_l0(routes):

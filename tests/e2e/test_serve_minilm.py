@@ -14,8 +14,7 @@ import httpx
 import numpy as np
 import openai
 import pytest
-
-from core.server.pooling.encoding import EMBED_DTYPES, decode, encode
+from core_plugin_pooling.encoding import EMBED_DTYPES, decode, encode
 
 TEXTS = [
     "The cat sits on the mat.",

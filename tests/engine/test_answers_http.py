@@ -11,11 +11,13 @@ from core_plugin_generate.manifest import GENERATE
 from core_plugin_generate.routes import GenerateRoutes
 from core_plugin_ollama.manifest import OLLAMA
 from core_plugin_ollama.routes import OllamaRoutes
+from core_plugin_openai import manifest as openai
+from core_plugin_openai.responses.routes import ResponsesRoutes
+from core_plugin_openai.routes import OpenAIRoutes
 
 from core import LLM, AsyncLLM, SamplingParams
 from core.config.resolved import Options
-from core.server.app import create_app
-from core.server.plugged import RouteTable
+from core.testing.served import served_app
 from core.testing.tinymodels import tiny_llama
 
 CHAT, COMPLETIONS, RESPONSES = "/v1/chat/completions", "/v1/completions", "/v1/responses"
@@ -56,12 +58,13 @@ def llm(path, runner):
 @pytest.fixture(scope="module")
 def post(llm, runner):
     """Send a body and return the answer: JSON, or what its server-sent events or lines hold."""
-    table = RouteTable()
-    for spec, plugin in ((OLLAMA, OllamaRoutes({})), (GENERATE, GenerateRoutes({}))):
-        plugin.declare(table.registry(spec.name, spec.name, spec))
-        table.plugins.append((spec.name, plugin))
-    app = create_app(llm, Options(), plugged=table.routes)
-    table.bind(app.state.core)
+    plugins = {
+        openai.OPENAI: OpenAIRoutes({}),
+        openai.RESPONSES: ResponsesRoutes({}),
+        OLLAMA: OllamaRoutes({}),
+        GENERATE: GenerateRoutes({}),
+    }
+    app = served_app(llm, Options(), plugins)
 
     def send(path, ignored="", **body):
         async def go():

@@ -6,6 +6,8 @@ import asyncio
 
 import httpx
 import pytest
+from core_plugin_openai.manifest import OPENAI
+from core_plugin_openai.routes import OpenAIRoutes
 
 from core import LLM, BeamSearchParams
 from core.config.resolved import Options
@@ -13,7 +15,7 @@ from core.engine.sampling import SamplingParams
 from core.frontend.async_llm import AsyncLLM
 from core.frontend.beams.outputs import BeamRules
 from core.frontend.request import GenerationRequest
-from core.server.app import create_app
+from core.testing.served import served_app
 from core.testing.tinymodels import tiny_llama
 
 PROMPT = [5, 9, 14, 3, 3, 77, 8]
@@ -48,7 +50,7 @@ def llm(path, runner):
 
 @pytest.fixture(scope="module")
 def post(llm, runner):
-    app = create_app(llm, Options())
+    app = served_app(llm, Options(), {OPENAI: OpenAIRoutes({})})
 
     def send(path, body):
         async def go():
@@ -193,7 +195,10 @@ def test_a_client_that_goes_away_ends_its_search(llm, runner):
     sent = []
 
     async def call():
-        app, given = create_app(llm, Options()), [{"type": "http.request", "body": body, "more_body": False}]
+        app, given = (
+            served_app(llm, Options(), {OPENAI: OpenAIRoutes({})}),
+            [{"type": "http.request", "body": body, "more_body": False}],
+        )
 
         async def receive():
             if given:

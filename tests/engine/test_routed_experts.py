@@ -13,6 +13,8 @@ from pathlib import Path
 import httpx
 import numpy as np
 import pytest
+from core_plugin_openai.manifest import OPENAI
+from core_plugin_openai.routes import OpenAIRoutes
 
 from core import LLM, SamplingParams
 from core.api.errors import PluginError, RequestError
@@ -20,8 +22,8 @@ from core.boot import resolve
 from core.config.resolved import ModelOptions, Options, RuntimeOptions, SelectOptions
 from core.engine.client import open_sync
 from core.frontend.async_llm import AsyncLLM
-from core.server.app import create_app
 from core.testing.families import logits_of
+from core.testing.served import served_app
 from core.testing.tinymodels import tiny_llama
 
 ROWS = Path(__file__).parents[2] / "plugins" / "models" / "mixtral" / "tests" / "rows.py"
@@ -157,7 +159,10 @@ def post(mixtral):
     template = "{% for message in messages %}{{ message.content }} {% endfor %}"
     with asyncio.Runner() as runner:
         llm = runner.run(AsyncLLM.start(mixtral[1], chat_template=template, **SETTINGS))  # an engine of its own process
-        app, fixed = create_app(llm, Options()), {"max_tokens": NEW, "temperature": 0, "ignore_eos": True}
+        app, fixed = (
+            served_app(llm, Options(), {OPENAI: OpenAIRoutes({})}),
+            {"max_tokens": NEW, "temperature": 0, "ignore_eos": True},
+        )
 
         def send(path, body):
             async def go():

@@ -10,13 +10,15 @@ import httpx
 import numpy as np
 import pytest
 import torch
+from core_plugin_pooling.manifest import POOLING
+from core_plugin_pooling.routes import PoolingRoutes
 from safetensors.torch import save_file
 
 from core import LLM, AsyncLLM, PoolingParams
 from core.api import CoreError, PluginError, RequestError
 from core.boot import resolve
 from core.config.resolved import Options
-from core.server.app import create_app
+from core.testing.served import served_app
 from core.testing.tinyencoders import tiny_encoder
 
 DATA = {"text": "the engine reads", "choices": ["a worker", "the engine reads long prompts", "memory"]}
@@ -64,7 +66,7 @@ def ask(model, *bodies, **select):
 
         llm = AsyncLLM(resolution, await open_async(resolution.config, in_process=True))
         try:
-            transport = httpx.ASGITransport(create_app(llm, options, defaults={}))
+            transport = httpx.ASGITransport(served_app(llm, options, {POOLING: PoolingRoutes({})}, defaults={}))
             async with httpx.AsyncClient(transport=transport, base_url="http://core") as client:
                 return await asyncio.gather(*(client.post("/pooling", json=body) for body in bodies))
         finally:

@@ -7,6 +7,8 @@ import json
 
 import httpx
 import pytest
+from core_plugin_openai.manifest import RESPONSES
+from core_plugin_openai.responses.routes import ResponsesRoutes
 
 from core import AsyncLLM
 from core.api import PluginError
@@ -14,8 +16,8 @@ from core.boot import resolve
 from core.config.resolved import Options
 from core.frontend.answering.parsing import answer_parser
 from core.plugins.boot import enter
-from core.server.app import create_app
 from core.server.remote.servers import GROUP, remote_servers
+from core.testing.served import served_app
 
 TOOLS = {"mcp_server": ["mine=http://127.0.0.1:9/x"], "mcp_headers": {"mine": {"X-Key": "k"}}}
 
@@ -69,7 +71,8 @@ def test_a_call_that_is_demanded_of_a_real_model(plugins, llama):
         fields = {"tool_parser": "hermes", "chat_template": None}
         llm = await AsyncLLM.start(llama, in_process=True, dtype="float32", num_blocks=200, **fields)
         try:
-            app = create_app(llm, given, parser=answer_parser(parsers, "hermes"))
+            plugins = {RESPONSES: ResponsesRoutes({})}
+            app = served_app(llm, given, plugins, parser=answer_parser(parsers, "hermes"))
             app.state.core.remote = remote_servers(plan, given.tools)
             transport = httpx.ASGITransport(app)
             async with httpx.AsyncClient(transport=transport, base_url="http://test", timeout=60) as client:

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 
 from core.api.errors import RequestError
+from core.api.structured import MAX_CHOICES
 
 MAX_GRAMMAR_CHARS = 2**20
-MAX_CHOICES = 10_000
 MAX_DEPTH = 100
 WHITESPACE = "x-whitespace"
 """Key of a schema (of `json_object`'s value) that says which white space its JSON may have; see `core.api`."""

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from core.api.errors import RequestError
-from core.engine.sampling import MAX_LOGPROBS, SamplingParams
+from core.api.sampling import MAX_LOGPROBS
+from core.engine.sampling import SamplingParams
 from core.frontend.results import Logprob
 
 Position = Mapping[int, Logprob]

@@ -293,9 +293,9 @@ def test_calls(online):
 def test_close_ends_open_requests_and_is_repeatable(online):
     async def main():
         llm, engine = online("x" * 60, eos=False)
+        engine.gate.clear()  # before the request, which would end at the model's length
         task = asyncio.create_task(collect(llm, "a", ENDLESS))
         await until(lambda: engine.core.running)
-        engine.gate.clear()
         await llm.close()
         with pytest.raises(EngineError, match="CORE-E150"):
             await task

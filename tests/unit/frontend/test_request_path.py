@@ -11,6 +11,9 @@ import numpy as np
 import pytest
 from core_plugin_anthropic.manifest import ANTHROPIC
 from core_plugin_anthropic.routes import AnthropicRoutes
+from core_plugin_openai.manifest import OPENAI, RESPONSES
+from core_plugin_openai.responses.routes import ResponsesRoutes
+from core_plugin_openai.routes import OpenAIRoutes
 
 from core import SamplingParams
 from core.config.resolved import Options
@@ -64,7 +67,8 @@ def counts(monkeypatch):
 def asked(llm, path, body):
     """Return the answer to a body by the server's own application."""
     options = Options.model_validate({"model": {"model": "tiny"}})
-    transport = httpx.ASGITransport(served_app(llm, options, {ANTHROPIC: AnthropicRoutes({})}))
+    plugins = {OPENAI: OpenAIRoutes({}), RESPONSES: ResponsesRoutes({}), ANTHROPIC: AnthropicRoutes({})}
+    transport = httpx.ASGITransport(served_app(llm, options, plugins))
 
     async def ask():
         async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:

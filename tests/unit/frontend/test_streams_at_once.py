@@ -9,6 +9,9 @@ from collections import Counter
 import pytest
 from core_plugin_anthropic.manifest import ANTHROPIC
 from core_plugin_anthropic.routes import AnthropicRoutes
+from core_plugin_openai.manifest import OPENAI, RESPONSES
+from core_plugin_openai.responses.routes import ResponsesRoutes
+from core_plugin_openai.routes import OpenAIRoutes
 
 from core.config.resolved import Options
 from core.frontend.output_stream import OutputStream
@@ -63,7 +66,8 @@ async def answers(online, path, count):
     listener = bind(options.server)
     started = asyncio.Event()
     body = {**CASES[path], "model": llm.model_name}
-    server = HttpServer(served_app(llm, options, {ANTHROPIC: AnthropicRoutes({})}), started.set)
+    plugins = {OPENAI: OpenAIRoutes({}), RESPONSES: ResponsesRoutes({}), ANTHROPIC: AnthropicRoutes({})}
+    server = HttpServer(served_app(llm, options, plugins), started.set)
     serving = asyncio.create_task(server.serve(sockets=[listener.socket]))
     try:
         await started.wait()

@@ -49,7 +49,7 @@ def active(group, make):
     """Return the plugins of a plan with one driver `odd`, which `make` makes."""
     planned = PlannedPlugin(group=group, name="odd", value="m:S", dist="acme", version="1.0", api=1)
     entry = Entry(group, "odd", "acme", "1.0", "m:S")
-    spec = SimpleNamespace(impl="m:Impl", mounts=(), public=())
+    spec = SimpleNamespace(impl="m:Impl", mounts=(), public=(), settings=())
     found = ActivePlugins(PluginPlan(drivers=(planned,)), [(planned, Candidate(entry, spec))], Hooks())
     found._loaded[entry, "m:Impl"] = make
     return found
@@ -136,7 +136,7 @@ def starts_a_front_end(plugins, monkeypatch):
 
 
 def starts_routes(plugins, monkeypatch):
-    monkeypatch.setattr("core.server.plugged_client.ServedClient", lambda state: None)
+    monkeypatch.setattr("core.server.plugged_client.ServedClient", lambda *_: None)
     table = RouteTable.declare(plugins)
     table.bind(SimpleNamespace(mounted_dialects={}, client_dialects={}))
 

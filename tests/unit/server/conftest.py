@@ -14,6 +14,13 @@ import pytest
 import uvloop
 from core_plugin_anthropic.manifest import ANTHROPIC
 from core_plugin_anthropic.routes import AnthropicRoutes
+from core_plugin_openai.manifest import OPENAI, RESPONSES
+from core_plugin_openai.responses.routes import ResponsesRoutes
+from core_plugin_openai.routes import OpenAIRoutes
+from core_plugin_pooling.manifest import POOLING
+from core_plugin_pooling.routes import PoolingRoutes
+from core_plugin_resumable.manifest import RESUMABLE
+from core_plugin_resumable.routes import ResumableRoutes
 
 from core.api.errors import EngineError, RequestError
 from core.api.parsers import Reasoning, Text, ToolArguments, ToolEnd, ToolStart
@@ -264,7 +271,16 @@ def make_options(*, tool_parser=None, max_waiting=64, max_num_seqs=16, **server)
 
 def make_app(llm, options, **given):
     """Return an application with the routes that are served wherever they are installed."""
-    return served_app(llm, options, {ANTHROPIC: AnthropicRoutes({})}, **given)
+    plugins = {
+        OPENAI: OpenAIRoutes({}),
+        RESPONSES: ResponsesRoutes({}),
+        ANTHROPIC: AnthropicRoutes({}),
+        POOLING: PoolingRoutes({}),
+        RESUMABLE: ResumableRoutes({}),
+    }
+    app = served_app(llm, options, plugins, **given)
+    app.state.plugins = {spec.name: plugin for spec, plugin in plugins.items()}
+    return app
 
 
 @pytest.fixture(scope="session")
@@ -313,6 +329,7 @@ class Live:
     state: object
     server: HttpServer
     loop: asyncio.AbstractEventLoop
+    plugins: dict
 
 
 @contextlib.contextmanager
@@ -337,7 +354,7 @@ def serving(llm, **options) -> Iterator[Live]:
     assert started.wait(60)
     port = 0 if settings.server.uds else listener.socket.getsockname()[1]
     try:
-        yield Live(listener.url, port, llm, app.state.core, server, loops[0])
+        yield Live(listener.url, port, llm, app.state.core, server, loops[0], app.state.plugins)
     finally:
         llm.held.set()
         server.should_exit = server.force_exit = True

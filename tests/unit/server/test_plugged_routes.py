@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+from types import SimpleNamespace
 
 import httpx
 import pytest
 
-from core.api import ChatRequest, Dialect, PluginError, Reply, RequestError, RouteResponse, RouteSpec
+from core.api import ChatRequest, Dialect, PluginError, Reply, RequestError, RouteResponse, RouteSpec, VectorRequest
 from core.frontend.answering.parsing import AnswerParser
 from core.server.app import create_app
 from core.server.claims import OWN, first_part
-from core.server.plugged import RouteTable
+from core.server.plugged import RouteTable, check_free
 
 NDJSON = "application/x-ndjson"
 HELLO = {"messages": [{"role": "user", "content": "hi"}]}
@@ -83,7 +84,9 @@ class Drop:
         return await run(Words(await self.client.open(_asked(body), prefix="drop")))
 
     async def embed(self, request):
-        return RouteResponse(json.dumps(await self.client.embed(await request.json())).encode())
+        asked = VectorRequest(prompts=[(await request.json())["input"]], task="embed")
+        done = await self.client.pool(asked, prefix="drop")
+        return RouteResponse(json.dumps([one.tolist() for one in done.results]).encode())
 
     async def nothing(self, request):
         return RouteResponse(b"")
@@ -180,6 +183,7 @@ def test_every_path_of_core_is_known_before_the_engine_starts(llm, options):
 def test_the_application_looks_again(llm, options):
     class Sly:
         owner, method, methods, path, public, header = "'sly'", "GET", ("GET",), "/health", False, None
+        scope = "generate"
 
     with pytest.raises(PluginError, match=r"CORE-P130 .*/health is core's own"):
         create_app(llm, options(), plugged=[Sly()])
@@ -191,17 +195,26 @@ def test_apis_share_a_version_but_no_path(llm, options, path):
     registry = table.registry("other", "'other'", SPEC.replace(mounts=("/v1/chat", "/v1/responses")))
     registry.add("POST", f"{path}/also", None)
     assert f"{path}/also" in [route.path for route in create_app(llm, options(), plugged=table.routes).routes]
-    registry.add("POST", path, None)
+    third = table.registry("third", "'third'", SPEC.replace(mounts=("/v1/chats",)))
+    for mount in ("/v1/chat", "/v1/chat/completions", "/v1/responses/a"):
+        with pytest.raises(PluginError, match=r"CORE-P130 .*'other' claims .*--route"):
+            table.registry("third", "'third'", SPEC.replace(mounts=(mount,)))
+    third.add("POST", "/v1/chats", None)
+    own = [*create_app(llm, options(), plugged=()).routes, SimpleNamespace(path="/v1/chats", methods={"POST"})]
     with pytest.raises(PluginError, match=r"CORE-P130 .*core has this route"):
-        create_app(llm, options(), plugged=table.routes)
+        check_free(table.routes, own)
 
 
 def test_a_path_is_anothers_for_clients_that_send_a_header(llm, options):
     async def theirs(request):
         return RouteResponse(b"theirs" + request.path_params.get("model", "").encode())
 
+    async def ours(request):
+        return RouteResponse(b"ours")
+
     table = RouteTable()
-    registry = table.registry("other", "'other'", SPEC)
+    table.registry("drop", "'drop'", SPEC.replace(mounts=("/v1/models",))).add("GET", "/v1/models/{model:path}", ours)
+    registry = table.registry("other", "'other'", SPEC.replace(mounts=("/api",)))
     for path in ("/v1/models/{model:path}", "/version", "/nobody"):
         registry.add("GET", path, theirs, header="X-Other")
     app = create_app(llm, options(), plugged=table.routes)

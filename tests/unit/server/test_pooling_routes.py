@@ -8,15 +8,8 @@ from types import SimpleNamespace
 import httpx
 import numpy as np
 import pytest
-
-from core import PoolingParams
-from core.api import Caller, key_id
-from core.api.errors import RequestError
-from core.api.shapes import PoolingShape
-from core.frontend.inputs import InputProcessor
-from core.frontend.pooling.model import PooledVector, PoolingModel
-from core.server.pooling.encoding import decode
-from core.server.pooling.protocol import (
+from core_plugin_pooling.encoding import decode
+from core_plugin_pooling.protocol import (
     ClassifyBody,
     CohereBody,
     EmbeddingBody,
@@ -24,6 +17,13 @@ from core.server.pooling.protocol import (
     RerankBody,
     ScoreBody,
 )
+
+from core import PoolingParams
+from core.api import Caller, key_id
+from core.api.errors import RequestError
+from core.api.shapes import PoolingShape
+from core.frontend.inputs import InputProcessor
+from core.frontend.pooling.model import PooledVector, PoolingModel
 
 SIZE = 8
 EMBEDS = PoolingShape(bidirectional=True, normalize=False)
@@ -253,7 +253,7 @@ def test_bodies_of_the_other_routes_are_checked(pooling, build, path, body, para
 
 
 def test_an_answer_with_a_vector_for_every_token_is_bounded(pooling, build, monkeypatch):
-    monkeypatch.setattr("core.server.pooling.run.MAX_NUMBERS", 10 * SIZE)
+    monkeypatch.setattr("core.server.pooled.MAX_NUMBERS", 10 * SIZE)
     api = build(pooling())
     assert api.post("/pooling", {"input": ["abcd", "efgh"], "task": "token_embed"}).status_code == 200
     refused = api.post("/pooling", {"input": ["abcd", "efghi"], "task": "token_embed"})
@@ -329,8 +329,10 @@ def test_a_client_that_goes_cancels_its_call(pooling, live, until):
 def test_long_texts_are_tokenized_beside_other_work(pooling, build):
     llm = pooling()
     threads = []
-    embed = llm.pooling.embed
-    llm.pooling.embed = lambda *args, **kwargs: (threads.append(threading.current_thread()), embed(*args, **kwargs))[1]
+    encode = llm.pooling.encode
+    llm.pooling.encode = lambda *args, **kwargs: (threads.append(threading.current_thread()), encode(*args, **kwargs))[
+        1
+    ]
     api = build(llm)
     assert api.post("/v1/embeddings", {"input": "x" * 60_000, "truncate_prompt_tokens": -1}).status_code == 200
     assert api.post("/v1/embeddings", {"input": "x"}).status_code == 200

@@ -3,13 +3,13 @@
 import json
 
 import pytest
+from core_plugin_openai.responses.protocol import ResponsesBody
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from openai.types.responses import Response, ResponseStreamEvent
 from openai.types.responses.input_token_count_response import InputTokenCountResponse
 
 from core.api.errors import RequestError
-from core.server.openai.responses.protocol import ResponsesBody
 
 PATH = "/v1/responses"
 ADD = {"type": "function", "name": "add", "parameters": {"type": "object"}}

@@ -3,10 +3,10 @@
 import random
 
 import pytest
+from core_plugin_openai.responses.composer import Composer
 from openai.types.responses import ResponseStreamEvent
 
 from core.api.parsers import Reasoning, Text, ToolArguments, ToolEnd, ToolStart
-from core.server.openai.responses.composer import Composer
 
 CALL = [ToolStart(0, "add"), ToolArguments(0, '{"a"'), ToolArguments(0, ":1}"), ToolEnd(0)]
 SECOND = [ToolStart(1, "mul"), ToolArguments(1, "{}"), ToolEnd(1)]

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 
 import pytest
+from core_plugin_openai.responses.conversation import to_messages
+from core_plugin_openai.responses.custom import CustomCallItem
+from core_plugin_openai.responses.items import parse_input
+from core_plugin_openai.responses.tools import choose_tools
 from hypothesis import given
 from hypothesis import strategies as st
 from openai.types.responses import Response, ResponseStreamEvent
 
 from core.api import RequestError
-from core.server.openai.responses.conversation import to_messages
-from core.server.openai.responses.custom import CustomCallItem
-from core.server.openai.responses.items import parse_input
-from core.server.openai.responses.tools import choose_tools
 
 RUN = {"type": "custom", "name": "run", "description": "Runs code."}
 PATH = "/v1/responses"

@@ -1,11 +1,11 @@
 """Input items, the messages they become, and tools."""
 
 import pytest
+from core_plugin_openai.responses.conversation import to_messages
+from core_plugin_openai.responses.items import parse_input
+from core_plugin_openai.responses.tools import choose_tools
 
 from core.api import RequestError
-from core.server.openai.responses.conversation import to_messages
-from core.server.openai.responses.items import parse_input
-from core.server.openai.responses.tools import choose_tools
 
 CALL = {"type": "function_call", "call_id": "c1", "name": "add", "arguments": '{"a": 1}'}
 RESULT = {"type": "function_call_output", "call_id": "c1", "output": "3"}

@@ -1,45 +1,42 @@
 """How a response ends, whoever ends it."""
 
 import asyncio
-from contextlib import aclosing
 
 import pytest
+from core_plugin_openai.responses.answer import Answer
+from core_plugin_openai.responses.composer import Composer
+from core_plugin_openai.responses.job import ResponseJob
 from openai.types.responses import ResponseStreamEvent
 
+from core.api import Delta, Finish, RequestError, Text, Usage
 from core.api.parsers import ToolArguments, ToolEnd, ToolStart
-from core.frontend.answering.reader import AnswerReader
-from core.frontend.prompts import prompt_ids
-from core.frontend.results import CompletionOutput, RequestOutput
-from core.server.errors import ApiError
-from core.server.generation import Usage
-from core.server.openai.responses.answer import Answer
-from core.server.openai.responses.composer import Composer
-from core.server.openai.responses.job import ResponseJob
 
 REQUEST = {"parallel_tool_calls": True, "tool_choice": "auto", "tools": [], "temperature": 1.0, "top_p": 1.0}
 
 
+class Prompt:
+    ids = (1, 2, 3)
+
+
 class Script:
-    """A generation of given outputs."""
+    """An answer of given deltas."""
 
-    def __init__(self, *sequences):
-        self.usage = Usage(prompt=3, completion=len(sequences))
+    def __init__(self, *deltas, reader=None):
+        self.usage, self.prompts = Usage(prompt=3, completion=len(deltas)), {0: Prompt}
         self.closed = self.exhausted = False
-        self._sequences = sequences
+        self.reader = reader
+        self._deltas = deltas
 
-    async def outputs(self):
+    async def run(self, take, more):
         try:
-            for sequence in self._sequences:
-                yield 0, RequestOutput("r", None, prompt_ids((1, 2, 3)), [sequence])
+            for delta in self._deltas:
+                if self.reader is not None:
+                    delta.events = self.reader(delta)
+                if not take([delta]) and not await more():
+                    return
             self.exhausted = True
         finally:
             self.closed = True
-
-    async def run(self, take, more):
-        async with aclosing(self.outputs()) as outputs:
-            async for index, output in outputs:
-                if not take(index, output) and not await more():
-                    return
 
 
 class CallPerText:
@@ -48,31 +45,29 @@ class CallPerText:
     def __init__(self):
         self.calls = 0
 
-    def read(self, sequence):
+    def __call__(self, delta):
         self.calls += 1
         index = self.calls - 1
-        return [ToolStart(index, sequence.text), ToolArguments(index, "{}"), ToolEnd(index)]
+        return [ToolStart(index, delta.events[0].text), ToolArguments(index, "{}"), ToolEnd(index)]
 
 
-def said(text, reason=None):
-    return CompletionOutput(0, text, [1], finish_reason=reason)
+def said(text, reason=None, token=1):
+    return Delta(0, [Text(text)] if text else [], [token], reason and Finish(reason))
 
 
-def job(script, **options):
-    return ResponseJob(
-        script,
-        Answer("resp_1", "m", dict(REQUEST)),
-        options.pop("composer", None) or Composer(),
-        options.pop("reader", None) or AnswerReader(None, calls=False),
-        **options,
-    )
+def job(script, *, composer=None, **options):
+    return ResponseJob(script, Answer("resp_1", "m", dict(REQUEST)), composer or Composer(), **options)
 
 
 def run(made):
-    async def go():
-        return [event async for batch in made.batches() for event in batch]
+    events = []
 
-    return asyncio.run(go())
+    def put(batch):
+        events.extend(batch)
+        return True
+
+    asyncio.run(made.run(put))
+    return events
 
 
 @pytest.mark.parametrize(
@@ -97,8 +92,8 @@ def test_why_an_answer_ends(strict, reason, status, why):
 
 
 def test_the_last_allowed_call_ends_the_generation():
-    script = Script(said("one"), said("two"), said("three", "stop"))
-    made = job(script, composer=Composer(max_calls=2), reader=CallPerText())
+    script = Script(said("one"), said("two"), said("three", "stop"), reader=CallPerText())
+    made = job(script, composer=Composer(max_calls=2))
     last = run(made)[-1]
     assert [item["name"] for item in last["response"]["output"]] == ["one", "two"]
     assert last["type"] == "response.completed"
@@ -118,8 +113,8 @@ def test_the_generation_behind_the_last_allowed_call_waits_for_no_client():
         async def room(self):
             self.waited += 1
 
-    script, outlet = Script(said("one"), said("two"), said("three", "stop")), Behind()
-    asyncio.run(job(script, composer=Composer(max_calls=2), reader=CallPerText()).stream(outlet))
+    script, outlet = Script(said("one"), said("two"), said("three", "stop"), reader=CallPerText()), Behind()
+    asyncio.run(job(script, composer=Composer(max_calls=2)).stream(outlet))
     assert outlet.waited == 1  # behind the first call
     assert script.closed and not script.exhausted and b"response.completed" in outlet.data
 
@@ -127,7 +122,7 @@ def test_the_generation_behind_the_last_allowed_call_waits_for_no_client():
 def test_what_has_ended_does_not_end_again():
     made = job(Script(said("a", "stop")))
     events = run(made)
-    assert made.failed(ApiError(500, "late")) == made.cancelled() == []
+    assert made.failed(RequestError("late", status=500)) == made.cancelled() == []
     assert made.answer.to_dict() == events[-1]["response"]
 
 
@@ -137,7 +132,7 @@ def test_what_has_ended_does_not_end_again():
 )
 def test_failures_before_the_first_token(strict, status, code):
     made = job(Script())
-    events = made.queued() + made.failed(ApiError(status, "wrong"))
+    events = made.queued() + made.failed(RequestError("wrong", status=status))
     assert [event["sequence_number"] for event in events] == list(range(len(events)))
     for event in events:
         strict(ResponseStreamEvent, event)
@@ -152,13 +147,12 @@ def test_the_background_waits_before_it_begins():
 
 
 def test_ids_behind_the_last_item_are_in_the_last_event():
-    script = Script(said("call"), CompletionOutput(0, "", [7], finish_reason="stop"))
-
     class OneCall(CallPerText):
-        def read(self, sequence):
-            return super().read(sequence) if sequence.text else []
+        def __call__(self, delta):
+            return super().__call__(delta) if delta.events else []
 
-    made = job(script, composer=Composer(show_ids=True), reader=OneCall())
+    script = Script(said("call"), said("", "stop", token=7), reader=OneCall())
+    made = job(script, composer=Composer(show_ids=True))
     made.answer.prompt_ids = []
     events = run(made)
     assert events[-1]["token_ids"] == [7]

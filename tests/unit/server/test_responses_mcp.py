@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from core_plugin_openai.responses.conversation import to_messages
+from core_plugin_openai.responses.items import parse_input
+from core_plugin_openai.responses.mcp.items import approved, check_approvals
+from core_plugin_openai.responses.mcp.offers import held_lists, listed_tools, make_offers, names_of
+from core_plugin_openai.responses.mcp.request import read_server
+from core_plugin_openai.responses.tools import choose_tools
 
 from core.api import RemoteTool, RequestError
 from core.api.tool_servers import ToolEndpoint
-from core.server.errors import ApiError
-from core.server.openai.responses.conversation import to_messages
-from core.server.openai.responses.items import parse_input
-from core.server.openai.responses.mcp.items import approved, check_approvals
-from core.server.openai.responses.mcp.offers import held_lists, listed_tools, make_offers, names_of
-from core.server.openai.responses.mcp.request import read_server
-from core.server.openai.responses.tools import choose_tools
 from core.server.remote.servers import RemoteServers
 from core.server.remote.urls import read_pattern
 
@@ -106,7 +105,7 @@ def test_secrets_are_not_repeated():
 
 
 def test_two_servers_of_one_label():
-    with pytest.raises(ApiError, match="two MCP servers"):
+    with pytest.raises(RequestError, match="two MCP servers"):
         choose_tools([DOCS, DOCS], None, SERVERS)
 
 

@@ -7,14 +7,15 @@ import json
 
 import httpx
 import pytest
+from core_plugin_openai.responses.ask import read_asked
+from core_plugin_openai.responses.create import remote_job
 from openai.types.responses import Response, ResponseStreamEvent
 from starlette.requests import Request
 
 from core.api import RemoteTool, ToolResult, ToolServerError
 from core.api.errors import EngineError
 from core.api.tool_servers import ToolEndpoint
-from core.server.openai.responses.ask import read_asked
-from core.server.openai.responses.create import remote_job
+from core.server.plugged_answer import PluggedRequest
 from core.server.remote.servers import RemoteServers
 
 PATH = "/v1/responses"
@@ -256,7 +257,7 @@ def test_slow_readers_hold_the_work_back(talk, tools, strict):
     llm, api = talk("x" * 200)
 
     async def go():
-        core = api.app.state.core
+        shared = api.app.state.plugins["responses"].shared
         request = httpx.Request("POST", "http://test/", json={"input": "Hi", "tools": [MINE]})
 
         async def receive():
@@ -264,13 +265,18 @@ def test_slow_readers_hold_the_work_back(talk, tools, strict):
 
         raw = [(name.lower(), value) for name, value in request.headers.raw]
         scope = {"type": "http", "method": "POST", "path": PATH, "query_string": b"", "headers": raw}
-        job = remote_job(core, await read_asked(core, Request(scope, receive)))
-        batches = job.batches()
-        await anext(batches)
-        await anext(batches)
+        asked = await read_asked(shared, PluggedRequest(Request(scope, receive), api.app.state.core))
+        job, taken = remote_job(shared.client, asked), []
+
+        def put(events):
+            taken.extend(events)
+            return len(taken) < 20
+
+        work = asyncio.create_task(job.run(put, asyncio.Event().wait))
         await asyncio.sleep(0.05)
-        assert 0 < len(job._outbox) < 40
-        await batches.aclose()
+        assert 0 < len(taken) < 40 and not work.done()
+        work.cancel()
+        await asyncio.wait((work,))
         return job
 
     job = asyncio.run(go())

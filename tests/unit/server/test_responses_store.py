@@ -4,10 +4,10 @@ import asyncio
 import random
 
 import pytest
+from core_plugin_openai.responses.answer import Answer, usage_object
+from core_plugin_openai.responses.store import Record, ResponseStore
 
-from core.server.errors import ApiError
-from core.server.openai.responses.answer import Answer, usage_object
-from core.server.openai.responses.store import Record, ResponseStore
+from core.api.errors import RequestError
 
 USAGE = usage_object(1, 0, 1, 0)
 LARGE = 10**9
@@ -26,7 +26,7 @@ def names(store, *candidates):
     for name in candidates:
         try:
             found.append(store.get(name).answer.id)
-        except ApiError as error:
+        except RequestError as error:
             assert (error.status, error.code) == (404, "response_not_found")
     return found
 
@@ -55,7 +55,7 @@ def test_bytes_are_bounded():
 def test_a_store_of_nothing():
     store = ResponseStore(0, LARGE)
     assert not store.enabled
-    with pytest.raises(ApiError) as refused:
+    with pytest.raises(RequestError) as refused:
         store.get("a", param="previous_response_id")
     assert refused.value.param == "previous_response_id"
     assert "--response-store" in refused.value.message
@@ -67,7 +67,7 @@ def test_dropping_gives_the_bytes_back():
     assert store.size > 0
     store.drop("a")
     assert (store.size, len(store)) == (0, 0)
-    with pytest.raises(ApiError):
+    with pytest.raises(RequestError):
         store.drop("a")
 
 
@@ -79,7 +79,7 @@ def test_running_responses_stay_and_fill_the_store():
     store.put(second)
     store.put(record("c"))
     assert names(store, "a", "b", "c") == ["a", "b"]
-    with pytest.raises(ApiError) as refused:
+    with pytest.raises(RequestError) as refused:
         store.admit()
     assert refused.value.status == 503
     first.answer.end("completed", USAGE)
@@ -98,7 +98,7 @@ def test_events_count():
     assert store.size == before + 500
     store.extend(running, [b"z" * 2000])
     assert names(store, "a") == ["a"]
-    with pytest.raises(ApiError):
+    with pytest.raises(RequestError):
         store.admit()
     store.drop("a")
     store.extend(running, [b"late"])

@@ -88,7 +88,7 @@ def until_left(server, name, until):
 
 
 def kept(server):
-    return server.state.streams.all()
+    return server.plugins["resumable"].store.all()
 
 
 def test_reading_while_it_still_runs(server, until):

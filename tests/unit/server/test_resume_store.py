@@ -6,9 +6,9 @@ import asyncio
 import random
 
 import pytest
+from core_plugin_resumable.store import SHARE, STREAM_BYTES, StreamStore
 
-from core.server.errors import ApiError
-from core.server.resume.store import SHARE, STREAM_BYTES, StreamStore
+from core.api import RequestError
 
 BIG = 2**20
 
@@ -44,7 +44,7 @@ def test_events_are_numbered_and_read_from_anywhere():
         assert await read_all(store, stream) == whole
         assert await read_all(store, stream, 1) == whole[whole.index(b"id: 2") :]
         assert await read_all(store, stream, 3) == b""
-        with pytest.raises(ApiError, match="no event 4"):
+        with pytest.raises(RequestError, match="no event 4"):
             store.attach(stream, 4)
         assert store.find(stream.id) is stream
 
@@ -108,7 +108,7 @@ def test_time_runs_only_without_a_reader():
         store.detach(stream, token)
         await asyncio.sleep(0.12)
         assert ended == [1] and store.all() == [] and store.size == 0
-        with pytest.raises(ApiError) as caught:
+        with pytest.raises(RequestError) as caught:
             store.find(stream.id)
         assert caught.value.status == 404
         await store.append(stream, b"data: late")
@@ -175,7 +175,7 @@ def test_a_stream_has_its_share_and_a_slow_reader_holds_it_back():
         await writing
         assert got == list(range(1, 101))
         store.detach(stream, token)
-        with pytest.raises(ApiError) as caught:
+        with pytest.raises(RequestError) as caught:
             store.attach(stream, 0)
         assert caught.value.status == 410
 

@@ -5,11 +5,9 @@ import asyncio
 import httpx
 import orjson
 import pytest
+from core_plugin_openai.protocol import ChatBody, CompletionBody, DetokenizeBody, TokenizeBody
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
-from core.server.app import create_app
-from core.server.openai.protocol import ChatBody, CompletionBody, DetokenizeBody, TokenizeBody
 
 ROUTES = {
     "/v1/chat/completions": ChatBody,
@@ -55,10 +53,10 @@ cases = st.sampled_from(sorted(ROUTES)).flatmap(lambda path: st.tuples(st.just(p
 @pytest.mark.covers("API-04")
 @settings(max_examples=150, deadline=5000, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(case=cases)
-def test_any_json_body(case, fake, options):
+def test_any_json_body(case, fake, options, app_of):
     path, body = case
     llm = fake(reply="Hi")
-    app = create_app(llm, options())
+    app = app_of(llm, options())
 
     async def go():
         transport = httpx.ASGITransport(app)

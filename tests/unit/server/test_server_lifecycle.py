@@ -182,7 +182,6 @@ fakes = importlib.util.module_from_spec(spec)
 sys.modules["fakes"] = fakes
 spec.loader.exec_module(fakes)
 from core.api.errors import CoreError, EngineError
-from core.server.app import create_app
 from core.server.launch import Started, serve
 from core.server.listen import bind
 
@@ -205,7 +204,7 @@ async def start():
         import asyncio
         print("starting", flush=True)
         await asyncio.sleep(30)
-    return Started(llm, create_app(llm, options), [("engine", 0.1)])
+    return Started(llm, fakes.make_app(llm, options), [("engine", 0.1)])
 
 listener = bind(options.server)
 try:

@@ -134,15 +134,17 @@ def test_official_client_reads_calls(live, fake, parser, monkeypatch):
 
 @pytest.mark.covers("TOOL-01")
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_demanded_call_is_a_grammar_and_is_read_by_its_parser(fake, stream):
+def test_a_demanded_call_is_a_grammar_and_is_read_by_its_parser(fake, stream, app_of, options):
     """Through the API: the engine is asked for the grammar, and the answer becomes a call."""
     from core_plugin_parsers_json.families import HUNYUAN
     from core_plugin_parsers_json.manifest import HUNYUAN_A13B
+    from starlette.testclient import TestClient
 
     from core.frontend.answering.parsing import answer_parser
 
     llm = fake(reply='<tool_calls>[{"name": "add", "arguments": {"a":1}}]</tool_calls>', grammars=True)
-    api = serve(llm, answer_parser([(HUNYUAN_A13B, HUNYUAN)], "hunyuan_a13b"))
+    parser = answer_parser([(HUNYUAN_A13B, HUNYUAN)], "hunyuan_a13b")
+    api = TestClient(app_of(llm, options(), parser=parser))
     body = {"messages": USER, "tools": TOOLS, "tool_choice": "required", "chat_template_kwargs": {"thinking": False}}
     if stream:
         _, calls = fold(stream_of(api, body))
@@ -154,15 +156,6 @@ def test_a_demanded_call_is_a_grammar_and_is_read_by_its_parser(fake, stream):
     assert (grammar.kind, grammar.param, grammar.thinking) == ("structural_tag", "tool_choice", None)
     refused = api.post(PATH, json={**body, "response_format": {"type": "json_object"}})
     assert (refused.status_code, refused.json()["error"]["param"]) == (400, "tool_choice")
-
-
-def serve(llm, parser):
-    from starlette.testclient import TestClient
-
-    from core.config.resolved import Options
-    from core.server.app import create_app
-
-    return TestClient(create_app(llm, Options(), parser=parser))
 
 
 def stream_of(api, body):

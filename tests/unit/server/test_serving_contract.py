@@ -250,7 +250,7 @@ def test_models_that_give_vectors_are_not_asked(fake, said):
     plugin = Plugin()
     said(fake(pooling=SimpleNamespace(name="tiny", shape=SimpleNamespace(task="embed"), tasks=("embed",))), plugin)
     assert plugin.client.abilities == {"embed"}
-    for ask in (plugin.client.open(CHAT, prefix="a"), plugin.client.render(CHAT), plugin.client.describe(CHAT)):
+    for ask in (plugin.client.open(CHAT, prefix="a"), plugin.client.describe(CHAT)):
         with pytest.raises(RequestError) as refused:
             asyncio.run(ask)
         assert refused.value.status == 400

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
+from core_plugin_openai.protocol import ChatBody, CompletionBody
+from core_plugin_openai.structured import requested_form
 
 from core.api import RequestError
 from core.api.parsers import ParserContext, ThinkingTags
@@ -12,8 +14,7 @@ from core.engine.participants.grammars import Grammar, Thinking
 from core.engine.sampling import SamplingParams
 from core.frontend.answering.parsing import AnswerParser
 from core.frontend.answering.thinking import after_thinking
-from core.server.openai.protocol import ChatBody, CompletionBody
-from core.server.openai.structured import requested_grammar
+from core.server.served_answer import grammar_of
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
 TEXT = json.dumps(SCHEMA)
@@ -22,6 +23,11 @@ TAG = {
     "triggers": ["<f>"],
     "tags": [{"type": "tag", "begin": "<f>", "content": {"type": "json_schema", "json_schema": SCHEMA}, "end": "</f>"}],
 }
+
+
+def requested_grammar(body):
+    form = requested_form(body)
+    return None if form is None else grammar_of(form.structured, form.names)
 
 
 def of(**fields):

@@ -11,11 +11,22 @@ from hypothesis import strategies as st
 
 from core.api import token_bytes
 from core.boot import resolve
+from core.engine.sampling import SamplingParams
 from core.frontend.overrides import options_with
-from core.server.logprobs import ShownTokens
+from core.frontend.results import Logprob
+from core.server.scores import ScoredTokens
 
 FAMILIES = ["byte_level", "sentencepiece_bpe", "metaspace_unigram"]
 texts = st.text(st.one_of(st.characters(codec="utf-8"), st.sampled_from("the lo \n你好🙂é"))).filter(str.strip)
+
+
+def shown(tokenizer, token, **params):
+    """Return a token of an answer, as its log-probability tells it."""
+    return ScoredTokens(SamplingParams(**params), tokenizer).one(token, {token: Logprob(-1.0, 1)}, 0)
+
+
+def shown_bytes(tokenizer, ids):
+    return b"".join(bytes(shown(tokenizer, token).bytes) for token in ids)
 
 
 def joined(tokenizer, ids):
@@ -36,8 +47,7 @@ def demo():
 def test_tokens_of_the_demo_model(demo, text):
     ids = demo.encode(text, add_special_tokens=False)
     assume(demo.decode(ids) == text)  # its vocabulary lacks the first byte of characters that nobody uses
-    shown = b"".join(bytes(ShownTokens(demo).bytes(token)) for token in ids)
-    assert joined(demo, ids) == text.encode() == shown
+    assert joined(demo, ids) == text.encode() == shown_bytes(demo, ids)
 
 
 @pytest.mark.covers("REND-06")
@@ -50,8 +60,7 @@ def test_tokens_behind_any_text(families, family, text):
     ids = tokenizer.encode(text, add_special_tokens=False)
     stream = tokenizer.stream(tokenizer.encode("hello", add_special_tokens=False))
     whole = "".join([*(stream.step(token) for token in ids), stream.flush()])
-    shown = ShownTokens(tokenizer)
-    assert b"".join(bytes(shown.bytes(token)) for token in ids) == whole.encode()
+    assert shown_bytes(tokenizer, ids) == whole.encode()
     if family == "byte_level":
         assert joined(tokenizer, ids) == text.encode()
 
@@ -71,7 +80,7 @@ def test_every_token_alone(families, family):
 def test_special_tokens_have_bytes_where_the_text_has_them(families):
     tokenizer = families["sentencepiece_bpe"]
     (end,) = tokenizer.encode("<|im_end|>", add_special_tokens=False)[-1:]
-    assert ShownTokens(tokenizer).bytes(end) == []
-    assert bytes(ShownTokens(tokenizer, skip_special=False).bytes(end)) == b"<|im_end|>"
-    assert ShownTokens(tokenizer).name(end, None) == "<|im_end|>"
-    assert ShownTokens(tokenizer).bytes(tokenizer.vocab_size + 5) == []
+    assert shown(tokenizer, end).bytes == []
+    assert bytes(shown(tokenizer, end, skip_special_tokens=False).bytes) == b"<|im_end|>"
+    assert shown(tokenizer, end).token == "<|im_end|>"
+    assert shown(tokenizer, tokenizer.vocab_size + 5).bytes == []

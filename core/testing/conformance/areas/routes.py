@@ -9,11 +9,12 @@ from typing import Any
 
 from core.api.errors import RequestError
 from core.server.plugged import PluggedRoute
-from core.testing.conformance.outcome import Failed, checks, require
+from core.testing.conformance.outcome import Failed, NotApplicable, checks, require
 from core.testing.conformance.samples import RouteSample
 from core.testing.conformance.subject import Subject
 from core.testing.conformance.tools.options import every_options
-from core.testing.conformance.tools.route_bench import STALL, RouteBench, declared
+from core.testing.conformance.tools.route_bench import KEY, STALL, RouteBench, declared
+from core.testing.conformance.tools.route_layers import ProbedLayer
 
 _BAD_ANSWER = b"CORE-P108"
 _PARAMETER = re.compile(r"\{([^{}/]+)\}")
@@ -43,9 +44,9 @@ def routes_are_declared(subject: Subject) -> None:
     for options in every_options(subject):
         found = [declared(subject, subject.impl()(dict(options))).routes for _ in range(2)]
         require(found[0], "it declares no route")
-        names = [[(route.method, route.path) for route in routes] for routes in found]
+        names = [[(route.method, route.path, route.scope) for route in routes] for routes in found]
         require(names[0] == names[1], f"it declares {names[0]}, the second time {names[1]}")
-        files = [{route.path: route.endpoint for route in routes if route.public} for routes in found]
+        files = [{route.path: route.endpoint for route in routes if route.file} for routes in found]
         for path, file in files[0].items():
             require(file == files[1][path], f"the asset {path} is another one the second time")
 
@@ -114,6 +115,29 @@ def generations_are_ended(subject: Subject) -> None:
             require(not left, f"the client of {method} {path} goes away, and {left} generations go on")
 
 
+def admin_routes_need_the_admin_key(subject: Subject) -> None:
+    """A client with the API's key alone is refused by every route of the admin scope, whatever it sends."""
+    for options in every_options(subject):
+        bench = RouteBench(subject, options)
+        closed = [route for route in bench.routes if route.scope == "admin"]
+        if not closed:
+            raise NotApplicable("it has no route of the admin scope")
+        for route in closed:
+            for body in _BODIES[:2]:
+                answer = bench.ask(route.method, route.path, body, key=KEY)
+                require(answer.status == 403, f"{_title(route)} answers the API's key with status {answer.status}")
+
+
+def layers_pass_on_what_is_not_theirs(subject: Subject) -> None:
+    """A layer lets through requests, answers, streams, clients that leave, and errors before the first byte."""
+    for options in every_options(subject):
+        layers = RouteBench(subject, options).table.layers
+        if not layers:
+            raise NotApplicable("it has no layer")
+        for layer in layers:
+            ProbedLayer(layer).probe()
+
+
 def _requests(bench: RouteBench) -> Iterator[tuple[str, str, Any]]:
     """Yield requests to every route: every value for its parameters, and every body where one is taken."""
     for route in bench.routes:
@@ -147,4 +171,6 @@ CHECKS = checks(
     samples_are_answered,
     strange_requests_are_the_clients_fault,
     generations_are_ended,
+    admin_routes_need_the_admin_key,
+    layers_pass_on_what_is_not_theirs,
 )

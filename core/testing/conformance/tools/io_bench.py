@@ -17,7 +17,7 @@ from core.frontend.inputs import InputProcessor
 from core.frontend.pooling.data import DataPooling
 from core.frontend.pooling.inputs import PoolingPrompt
 from core.frontend.pooling.model import PooledVector, PoolingModel, Work
-from core.server.pooling.data import written
+from core.server.pooled import written
 from core.testing.conformance.outcome import Failed
 from core.testing.conformance.samples import IOSample
 from core.testing.conformance.subject import Subject

@@ -15,7 +15,7 @@ from core.api.descriptors import RouteSpec
 from core.api.errors import CoreError, EngineError, RequestError
 from core.api.routes import RoutePlugin
 from core.api.tokenizer import Tokenizer
-from core.config.resolved import EngineConfig, Options
+from core.config.resolved import EngineConfig, Options, ServerOptions
 from core.engine.messages import Stats
 from core.frontend.inputs import Prepared
 from core.frontend.output_stream import IteratedFeed, OutputFeed
@@ -34,6 +34,9 @@ REPLY = "kit"
 _PAUSE = 0.002
 _FIRST_PIECE = 0.3
 """Seconds in which a stream has sent something, generations being as quick as they are here."""
+
+KEY, ADMIN_KEY = "kit-key", "kit-admin-key"
+"""Of the API and of the operator. What is asked without saying by whom, the operator asks."""
 
 STALL = 30.0
 """Seconds that a generation stops in the middle, so that nobody can wait for it."""
@@ -159,13 +162,22 @@ class RouteBench:
         self.table = declared(subject, self.plugin)
         self.routes: Sequence[PluggedRoute] = self.table.routes
         self.llm = KitLLM(tokenizer_of(subject), stall=stall)
-        self.app: FastAPI = create_app(self.llm, Options(), plugged=self.routes)
+        keys = ServerOptions(api_key=KEY, admin_api_key=ADMIN_KEY)
+        self.app: FastAPI = create_app(self.llm, Options(server=keys), plugged=self.routes, layers=self.table.layers)
         self.table.plugins.append((subject.title, self.plugin))
         self.table.bind(self.app.state.core)
 
-    def ask(self, method: str, path: str, body: object = None, query: Mapping[str, str] | None = None) -> Answer:
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        query: Mapping[str, str] | None = None,
+        *,
+        key: str = ADMIN_KEY,
+    ) -> Answer:
         """Send a request and return the whole answer."""
-        return asyncio.run(self._ask(method, path, body, query))
+        return asyncio.run(self._ask(method, path, body, query, key))
 
     def leave(self, method: str, path: str, body: object = None) -> int:
         """Send a request and go away after the first of several pieces; return the generations that run on then.
@@ -174,10 +186,10 @@ class RouteBench:
         """
         return asyncio.run(self._leave(method, path, body))
 
-    async def _ask(self, method: str, path: str, body: object, query: Mapping[str, str] | None) -> Answer:
+    async def _ask(self, method: str, path: str, body: object, query: Mapping[str, str] | None, key: str) -> Answer:
         transport = httpx.ASGITransport(self.app, raise_app_exceptions=False)
         content = None if body is None else json.dumps(body).encode()
-        headers = {"content-type": "application/json"} if content is not None else {}
+        headers = {"x-api-key": key, **({"content-type": "application/json"} if content is not None else {})}
         async with httpx.AsyncClient(transport=transport, base_url="http://kit") as client:
             answer = await client.request(method, path, content=content, headers=headers, params=dict(query or {}))
         await self._settle(1.0)
@@ -207,7 +219,7 @@ class RouteBench:
             "query_string": b"",
             "root_path": "",
             "scheme": "http",
-            "headers": [(b"content-type", b"application/json"), (b"host", b"kit")],
+            "headers": [(b"content-type", b"application/json"), (b"host", b"kit"), (b"x-api-key", ADMIN_KEY.encode())],
             "client": ("127.0.0.1", 1),
             "server": ("kit", 80),
         }

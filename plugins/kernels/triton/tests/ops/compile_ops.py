@@ -82,7 +82,8 @@ def main(name, dtype, ones, *wanted):
             continue
         types = {**POINTERS, **dict.fromkeys(words, f"*{NAMES[dtype]}"), **others}
         if ones == "ones":
-            constants |= {one: 1 for one in kernel.arg_names if one not in constants and types.get(one, "i32") == "i32"}
+            rest = [one for one in kernel.arg_names if one not in constants and types.get(one, "i32") == "i32"]
+            constants = constants | dict.fromkeys(rest, 1)  # jobs share theirs
         signature = {one: "constexpr" if one in constants else types.get(one, "i32") for one in kernel.arg_names}
         source = ASTSource(kernel, signature, constants)
         found[job] = triton.compile(source, target=target, options={"num_warps": num_warps}).metadata.shared

@@ -7,7 +7,10 @@ from collections.abc import AsyncIterator, Mapping
 from time import perf_counter
 from typing import Any, TypeVar
 
-from core.api import ChatRequest, Dialect, Reply, RequestError, TextRequest
+import orjson
+
+from core.api import ChatRequest, Dialect, Reply, RequestError, TextRequest, VectorRequest
+from core.api.bodies import invalid
 from core.api.routes import EngineClient, RouteRegistry, RouteRequest, RouteResponse
 from core_plugin_ollama.bodies import (
     ChatBody,
@@ -112,15 +115,19 @@ class OllamaRoutes:
         return _json({"embedding": vectors[0] if vectors else []})
 
     async def _embedded(self, texts: str | list[str], body: EmbedBody) -> tuple[list[list[float]], int]:
-        fields: Record = {"input": texts, "dimensions": body.dimensions}
-        if body.truncate is not False:
-            fields["truncate_prompt_tokens"] = -1
         if "embed" not in self._client.abilities:
             raise RequestError(f'"{self._client.model_name}" does not support embeddings')
         if not texts:
             return [], 0
-        found = await self._client.embed(fields)
-        return [one["embedding"] for one in found["data"]], found["usage"]["prompt_tokens"]
+        prompts = [texts] if isinstance(texts, str) else texts
+        if not all(prompts):
+            raise invalid("input", "must not hold an empty text")
+        params = {"dimensions": body.dimensions, "truncate_prompt_tokens": None if body.truncate is False else -1}
+        asked = VectorRequest(prompts=prompts, task="embed", params=params, names={"prompts": "input"})
+        found = await self._client.pool(asked, prefix="ollama")
+        # As few digits as float32 has: `tolist` would write those of a double.
+        vectors = orjson.dumps([*found.results], option=orjson.OPT_SERIALIZE_NUMPY)
+        return orjson.loads(vectors), found.usage.prompt
 
     # -- models ----------------------------------------------------------------------------------------------------
 

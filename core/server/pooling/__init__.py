@@ -1,1 +1,0 @@
-"""Routes of models that give vectors: embeddings, classes, scores."""

@@ -1,0 +1,1 @@
+"""OpenAI's API, with the extras that users of other engines know."""

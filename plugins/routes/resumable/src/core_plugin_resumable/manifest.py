@@ -1,0 +1,15 @@
+"""What this distribution offers, as data."""
+
+from __future__ import annotations
+
+from core.api import RouteSpec
+
+RESUMABLE = RouteSpec(
+    name="resumable",
+    impl="core_plugin_resumable.routes:ResumableRoutes",
+    api=1,
+    summary="Streams that a client reads on after its connection broke: /v1/stream/{id}, /v1/streams",
+    mounts=("/v1/stream", "/v1/streams"),
+    automatic=True,
+    settings=("resume_seconds", "resume_bytes"),
+)
