@@ -13,7 +13,7 @@ from core.testing.conformance.outcome import Failed, NotApplicable, checks, requ
 from core.testing.conformance.samples import RouteSample
 from core.testing.conformance.subject import Subject
 from core.testing.conformance.tools.options import every_options
-from core.testing.conformance.tools.route_bench import KEY, STALL, RouteBench, declared
+from core.testing.conformance.tools.route_bench import STALL, RouteBench, declared
 from core.testing.conformance.tools.route_layers import ProbedLayer
 
 _BAD_ANSWER = b"CORE-P108"
@@ -115,19 +115,6 @@ def generations_are_ended(subject: Subject) -> None:
             require(not left, f"the client of {method} {path} goes away, and {left} generations go on")
 
 
-def admin_routes_need_the_admin_key(subject: Subject) -> None:
-    """A client with the API's key alone is refused by every route of the admin scope, whatever it sends."""
-    for options in every_options(subject):
-        bench = RouteBench(subject, options)
-        closed = [route for route in bench.routes if route.scope == "admin"]
-        if not closed:
-            raise NotApplicable("it has no route of the admin scope")
-        for route in closed:
-            for body in _BODIES[:2]:
-                answer = bench.ask(route.method, route.path, body, key=KEY)
-                require(answer.status == 403, f"{_title(route)} answers the API's key with status {answer.status}")
-
-
 def layers_pass_on_what_is_not_theirs(subject: Subject) -> None:
     """A layer lets through requests, answers, streams, clients that leave, and errors before the first byte."""
     for options in every_options(subject):
@@ -171,6 +158,5 @@ CHECKS = checks(
     samples_are_answered,
     strange_requests_are_the_clients_fault,
     generations_are_ended,
-    admin_routes_need_the_admin_key,
     layers_pass_on_what_is_not_theirs,
 )

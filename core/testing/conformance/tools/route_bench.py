@@ -35,7 +35,7 @@ _PAUSE = 0.002
 _FIRST_PIECE = 0.3
 """Seconds in which a stream has sent something, generations being as quick as they are here."""
 
-KEY, ADMIN_KEY = "kit-key", "kit-admin-key"
+ADMIN_KEY = "kit-admin-key"
 """Of the API and of the operator. What is asked without saying by whom, the operator asks."""
 
 STALL = 30.0
@@ -162,7 +162,7 @@ class RouteBench:
         self.table = declared(subject, self.plugin)
         self.routes: Sequence[PluggedRoute] = self.table.routes
         self.llm = KitLLM(tokenizer_of(subject), stall=stall)
-        keys = ServerOptions(api_key=KEY, admin_api_key=ADMIN_KEY)
+        keys = ServerOptions(admin_api_key=ADMIN_KEY)
         self.app: FastAPI = create_app(self.llm, Options(server=keys), plugged=self.routes, layers=self.table.layers)
         self.table.plugins.append((subject.title, self.plugin))
         self.table.bind(self.app.state.core)
@@ -173,11 +173,9 @@ class RouteBench:
         path: str,
         body: object = None,
         query: Mapping[str, str] | None = None,
-        *,
-        key: str = ADMIN_KEY,
     ) -> Answer:
         """Send a request and return the whole answer."""
-        return asyncio.run(self._ask(method, path, body, query, key))
+        return asyncio.run(self._ask(method, path, body, query))
 
     def leave(self, method: str, path: str, body: object = None) -> int:
         """Send a request and go away after the first of several pieces; return the generations that run on then.
@@ -186,10 +184,10 @@ class RouteBench:
         """
         return asyncio.run(self._leave(method, path, body))
 
-    async def _ask(self, method: str, path: str, body: object, query: Mapping[str, str] | None, key: str) -> Answer:
+    async def _ask(self, method: str, path: str, body: object, query: Mapping[str, str] | None) -> Answer:
         transport = httpx.ASGITransport(self.app, raise_app_exceptions=False)
         content = None if body is None else json.dumps(body).encode()
-        headers = {"x-api-key": key, **({"content-type": "application/json"} if content is not None else {})}
+        headers = {"x-api-key": ADMIN_KEY, **({"content-type": "application/json"} if content is not None else {})}
         async with httpx.AsyncClient(transport=transport, base_url="http://kit") as client:
             answer = await client.request(method, path, content=content, headers=headers, params=dict(query or {}))
         await self._settle(1.0)
