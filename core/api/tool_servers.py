@@ -60,6 +60,7 @@ class ToolEndpoint:
     """Where a tool server is.
 
     Attributes:
+        url: Its address; never shown.
         headers: Sent with every request; never shown.
         shown: The address as answers repeat it; None for the operator's servers.
     """
