@@ -99,7 +99,7 @@ def serve(interval: float) -> None:
     from core.config.resolved import Options
     from core.server.http import HttpServer, relax_collector
     from core.server.listen import bind
-    from core.testing.served import served_app
+    from core_testing.served import served_app
 
     options = Options.model_validate(
         {"server": {"port": 0}, "scheduler": {"max_num_seqs": 4096, "max_waiting": 8192}, "model": {"model": "stub"}}

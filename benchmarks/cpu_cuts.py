@@ -21,7 +21,7 @@ import torch
 from core_plugin_cpu import graphs, kernels
 
 from core import LLM, SamplingParams
-from core.testing.tinymodels import tiny_model
+from core_testing.tinymodels import tiny_model
 
 SIZES = {
     "hidden_size": 576,

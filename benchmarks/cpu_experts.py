@@ -28,7 +28,7 @@ from torch import Tensor
 from core import ops
 from core.api import LayerSite, Part, ProductPlace, WeightForm
 from core.ops.experts import ReferenceExpertsIn, ReferenceExpertsOut
-from core.testing.conformance.tools.parts import plain_part
+from core_testing.conformance.tools.parts import plain_part
 
 EXPERTS, CHOSEN, HIDDEN, SIZE = 128, 8, 2048, 768
 STREAM_BYTES = 1 << 30

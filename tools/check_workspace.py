@@ -21,6 +21,12 @@ from core.api import API_VERSIONS
 
 _ROOT = Path(__file__).resolve().parent.parent
 _HOOKS = "core.plugins"
+_GROUPS = {*API_VERSIONS, _HOOKS, "pytest11"}
+_TOOLS = frozenset({"core-testing"})
+"""Distributions that are named for what they do: people who write plugins depend on them."""
+
+_LISTS = ("cpu.txt", "test.txt")
+"""Files of `requirements/` that install the distributions."""
 
 _PROBE = """
 import importlib, json, sys
@@ -86,9 +92,9 @@ def check_names(root: Path, one: Distribution, *, shared: bool = False) -> list[
     """
     where, problems = _relative(root, one.folder), []
     name = str(one.project.get("name", ""))
-    if not name.startswith("core-plugin-") or canonicalize_name(name) != name:
+    if name not in _TOOLS and (not name.startswith("core-plugin-") or canonicalize_name(name) != name):
         problems.append(f"{where}: the distribution is called {name!r}; names are core-plugin-<name>, in lower case.")
-    is_library = shared and not one.entry_points
+    is_library = name in _TOOLS or (shared and not one.entry_points)
     if not is_library and not (one.folder / "src" / one.package / "manifest.py").is_file():
         problems.append(f"{where}: src/{one.package}/manifest.py is missing.")
     if not (one.folder / "README.md").is_file():
@@ -98,9 +104,9 @@ def check_names(root: Path, one: Distribution, *, shared: bool = False) -> list[
     if not is_library and not one.entry_points:
         problems.append(f"{where}: it declares no entry point, so core cannot find it.")
     for group, entry, value in one.entry_points:
-        if group not in API_VERSIONS and group != _HOOKS:
+        if group not in _GROUPS:
             problems.append(f"{where}: entry-point group {group!r} is not one of core's.")
-        elif group != _HOOKS and value.partition(":")[0] != f"{one.package}.manifest":
+        elif group in API_VERSIONS and value.partition(":")[0] != f"{one.package}.manifest":
             problems.append(f"{where}: {group}:{entry} points to {value!r}, not into {one.package}.manifest.")
     return problems
 
@@ -115,19 +121,21 @@ def check_duplicates(found: list[Distribution]) -> list[str]:
 
 
 def check_listing(root: Path, found: list[Distribution]) -> list[str]:
-    """Compare the folders with the lines of `requirements/cpu.txt`."""
-    lines = (root / "requirements" / "cpu.txt").read_text().splitlines()
+    """Compare the folders with the lines of the files that install them."""
+    files = [root / "requirements" / name for name in _LISTS]
+    lines = [line for file in files if file.is_file() for line in file.read_text().splitlines()]
     listed = {line.removeprefix("-e").strip().removeprefix("./") for line in lines if line.startswith("-e ./plugins/")}
     there = {_relative(root, one.folder) for one in found}
-    return [f"{folder} is not listed in requirements/cpu.txt." for folder in sorted(there - listed)] + [
-        f"requirements/cpu.txt lists {folder}, which is no distribution." for folder in sorted(listed - there)
+    where = " or ".join(f"requirements/{name}" for name in _LISTS)
+    return [f"{folder} is not listed in {where}." for folder in sorted(there - listed)] + [
+        f"{where} lists {folder}, which is no distribution." for folder in sorted(listed - there)
     ]
 
 
 def check_manifests(root: Path, found: list[Distribution]) -> list[str]:
     """Import every manifest in a process where torch, triton and transformers cannot be imported."""
     sources = [str(root), *(str(one.folder / "src") for one in found)]
-    entries = [entry for one in found for entry in one.entry_points]
+    entries = [entry for one in found for entry in one.entry_points if entry[0] != "pytest11"]
     command = [sys.executable, "-c", _PROBE, json.dumps(sources), json.dumps(entries)]
     probe = subprocess.run(command, capture_output=True, text=True)
     if probe.returncode:

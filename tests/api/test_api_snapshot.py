@@ -45,7 +45,7 @@ def test_the_snapshot_reaches_every_corner(tool):
         "core.api.CoreError.__init__",
         "core.api.CoreError.from_dict",
         "hook core_configure",
-        "core.testing.tinymodels.tiny_llama",
+        "core_testing.tinymodels.tiny_llama",
     ):
         assert name in names
     waived = "(problem: 'Problem', options: 'Mapping[str, Any]') -> 'Waiver | None' first result"

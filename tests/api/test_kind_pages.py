@@ -23,7 +23,7 @@ from core.engine.sampling import Grammar
 from core.plugins.drivers import load_descriptors, load_impl
 from core.plugins.hooks import Hooks
 from core.plugins.kinds import HOOKS_GROUP, KINDS
-from core.testing.tinyencoders import tiny_encoder
+from core_testing.tinyencoders import tiny_encoder
 
 ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "docs" / "plugins" / "kinds"

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from core.testing.conformance import Level, run
-from core.testing.conformance.table import checks_of
+from core_testing.conformance import Level, run
+from core_testing.conformance.table import checks_of
 
 ROOT = Path(__file__).parents[2]
 NUMBER = itertools.count()

@@ -123,7 +123,7 @@ def test_the_check_and_no_other_fails(backend, check):
 
 
 def test_a_slow_backend_is_not_faster_than_the_reference(backend):
-    from core.testing.conformance import Level
+    from core_testing.conformance import Level
 
     made = backend(forward="import time; time.sleep(0.003)", dtypes=("float32",))
     report = made.report(level=Level.L3, checks=("faster_than_reference",))
@@ -151,7 +151,7 @@ def test_what_is_not_declared_is_not_asked(backend):
 
 
 def test_a_backend_for_an_absent_device_stays_at_l0(backend):
-    from core.testing.conformance import Level
+    from core_testing.conformance import Level
 
     features = ("sliding_window", "softcap", "alibi", "alibi_root", "chunked", "sinks")
     report = backend(devices=("xpu",), features=features).report("manifest", "attention")
@@ -162,7 +162,7 @@ def test_a_backend_for_an_absent_device_stays_at_l0(backend):
 def test_a_reference_device_stands_in_for_an_absent_one(make_plugin, backend):
     made = backend(devices=("xpu",), dtypes=("float32",))
     (made.site / made.package / "conformance.py").write_text(
-        "from core.testing.conformance import ReferenceDevice\n"
+        "from core_testing.conformance import ReferenceDevice\n"
         "def samples():\n    yield ReferenceDevice('interpreter')\n"
     )
     report = made.report("attention", checks=("prefill_matches_reference", "head_dims_match_reference"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from core.testing.conformance import Level
+from core_testing.conformance import Level
 
 MANIFEST = """
 from core.api import CommandSpec
@@ -33,7 +33,7 @@ class Greet:
 """
 
 SAMPLES = """
-from core.testing.conformance import CommandSample
+from core_testing.conformance import CommandSample
 
 def samples():
     yield CommandSample("twice", lambda folder: ["you", "--times", "2"], says="hello you\\nhello you\\n")
@@ -118,7 +118,7 @@ SAYS = """
         return 0
 """
 WITH_A_MODEL = """
-from core.testing.conformance import CommandSample
+from core_testing.conformance import CommandSample
 
 def samples():
     yield CommandSample(

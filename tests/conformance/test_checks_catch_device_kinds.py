@@ -112,10 +112,10 @@ class OpenForEver(ThreadStream):
 
 def test_memory_that_sees_no_allocation_is_caught(platform, monkeypatch):
     from core.plugins.catalog import Catalogue
-    from core.testing.conformance.areas import platforms
-    from core.testing.conformance.kit import subjects
-    from core.testing.conformance.outcome import Failed
-    from core.testing.conformance.subject import Shared
+    from core_testing.conformance.areas import platforms
+    from core_testing.conformance.kit import subjects
+    from core_testing.conformance.outcome import Failed
+    from core_testing.conformance.subject import Shared
 
     made = platform("def memory(self): return MemorySnapshot(100 * 2**20, 80 * 2**20)")
     (subject,) = subjects(made.dist, Shared(), Catalogue.scan())
@@ -194,8 +194,8 @@ def test_platforms(platform, check, body, before):
 
 
 DEVICE = """
-from core.testing.fakedevice.platform import FakePlatform
-from core.testing.fakedevice.queue import LateQueue
+from core_testing.fakedevice.platform import FakePlatform
+from core_testing.fakedevice.queue import LateQueue
 
 class Platform(FakePlatform):
     pass
@@ -204,7 +204,7 @@ class Platform(FakePlatform):
 FORGETFUL = """
 class Forgetful(LateQueue):
     def fetch(self, tensors):
-        from core.testing.fakedevice.queue import Mark
+        from core_testing.fakedevice.queue import Mark
         return Mark(self, 0, [tensor.numpy() for tensor in tensors])
 """
 """What it fetches is read without waiting for it."""
@@ -455,7 +455,7 @@ MODEL_CASES = {
 
 @pytest.fixture
 def model(make_plugin, monkeypatch):
-    from core.testing.conformance.tools import decoder
+    from core_testing.conformance.tools import decoder
 
     few = {name: decoder.FAMILIES[name] for name in ("qwen2_window", "qwen3_window")}
     monkeypatch.setattr(decoder, "FAMILIES", few)
@@ -526,7 +526,7 @@ def test_an_architecture_without_a_tiny_configuration_stays_at_l0(model):
 def test_a_plugins_own_tiny_configuration_is_used(model):
     made = model(("Qwen3ForCausalLM",), forward="if True: hidden = hidden * 0.5")
     (made.site / made.package / "conformance.py").write_text(
-        "from core.testing.conformance import ModelSample\n"
+        "from core_testing.conformance import ModelSample\n"
         "def samples():\n    yield ModelSample('mine', 'Qwen3ForCausalLM', 'qwen3', {'head_dim': 24})\n"
     )
     (failure,) = made.report(checks=("logits_equal_transformers",)).failures

@@ -82,7 +82,7 @@ def loader(make_plugin):
             source = source.replace("{" + key + "}", parts.get(key, "pass"))
         sample = (
             "from core_plugin_huggingface.conformance import samples as every\n"
-            "from core.testing.conformance import CheckpointSample\n\n"
+            "from core_testing.conformance import CheckpointSample\n\n"
             "def samples():\n    return [one for one in every() if isinstance(one, CheckpointSample)][:1]\n"
         )
         modules = {"manifest": LOADER_MANIFEST.format(patterns=patterns), "reader": source, "conformance": sample}
@@ -129,7 +129,7 @@ class Source:
 """
 
 SOURCE_SAMPLE = """
-from core.testing.conformance import SourceSample
+from core_testing.conformance import SourceSample
 
 def samples():
     yield SourceSample("a folder", make=lambda folder: f"acme:{folder}", missing="acme:/there/is/nothing")
@@ -175,7 +175,7 @@ def test_a_source_without_samples_stays_at_l0(make_plugin):
 
 ELSEWHERE = """
 import os
-from core.testing.conformance import SourceSample
+from core_testing.conformance import SourceSample
 
 def samples():
     yield SourceSample(
@@ -261,7 +261,7 @@ def test_hooks_of_requests_and_layers(make_plugin, check, hook, told):
 def test_a_sound_hook_module_passes_everything_of_its_kind(make_plugin):
     source = "from core.api import hookimpl\n\n@hookimpl\ndef core_validate(config):\n    return []\n"
     report = make_plugin("core.plugins", {"hooks": source}, value="PKG.hooks").report()
-    from core.testing.conformance.table import checks_for
+    from core_testing.conformance.table import checks_for
 
     full = make_plugin("core.plugins", {"hooks": source}, value="PKG.hooks").report(
         checks=tuple(check.name for check in checks_for("core.plugins"))
@@ -315,7 +315,7 @@ EXECUTOR_CASES = {
 @pytest.fixture
 def impatient(monkeypatch):
     """Do not wait long for what is left over."""
-    monkeypatch.setattr("core.testing.conformance.areas.executors._PATIENCE", 0.3)
+    monkeypatch.setattr("core_testing.conformance.areas.executors._PATIENCE", 0.3)
 
 
 @pytest.mark.parametrize("check", EXECUTOR_CASES)

@@ -6,8 +6,8 @@ import pytest
 
 from core.api.structured import GRAMMAR_KINDS
 from core.engine.participants.grammars import MAX_GRAMMAR_CHARS
-from core.testing.conformance import HOSTILE, Level
-from core.testing.conformance.tools.hostile_grammars import MOST_BYTES
+from core_testing.conformance import HOSTILE, Level
+from core_testing.conformance.tools.hostile_grammars import MOST_BYTES
 
 MANIFEST = """
 from core.api import StructuredOutputSpec
@@ -24,7 +24,7 @@ import time
 
 from jsonschema import Draft202012Validator
 
-from core.testing.conformance.tools.grammar_samples import OBJECTS
+from core_testing.conformance.tools.grammar_samples import OBJECTS
 
 TEXTS = sorted({text for sample in OBJECTS for text in (*sample.takes, *sample.refuses)})
 
@@ -110,7 +110,7 @@ class Matcher:
 """
 
 SAMPLES = """
-from core.testing.conformance import GrammarSample
+from core_testing.conformance import GrammarSample
 
 def samples():
     yield GrammarSample(
@@ -171,7 +171,7 @@ def test_a_sound_backend_passes(backend, isolate):
 @pytest.mark.parametrize("check", CASES)
 def test_grammars(backend, check, monkeypatch):
     if check == "compiling_is_bounded":
-        monkeypatch.setattr("core.testing.conformance.areas.grammars.COMPILE_SECONDS", 2.0)
+        monkeypatch.setattr("core_testing.conformance.areas.grammars.COMPILE_SECONDS", 2.0)
     assert set(backend(**CASES[check]).failing("grammars")) == {check}
 
 
@@ -229,9 +229,9 @@ HARD = "if len(value) > 40_000: "
     ids=["dies", "raises", "computes", "sleeps", "takes memory"],
 )
 def test_a_compiler_that_a_hard_grammar_breaks_is_caught(backend, monkeypatch, compile, said):
-    monkeypatch.setattr("core.testing.conformance.areas.grammars.COMPILE_SECONDS", 2.0)
+    monkeypatch.setattr("core_testing.conformance.areas.grammars.COMPILE_SECONDS", 2.0)
     if "sleep" in compile:
-        monkeypatch.setattr("core.testing.conformance.tools.compiling._PATIENCE", 1)
+        monkeypatch.setattr("core_testing.conformance.tools.compiling._PATIENCE", 1)
     report = backend(compile=compile).report(checks=("compiling_is_bounded",))
     assert [said in one.message for one in report.failures] == ([True] if said else [])
 

@@ -9,7 +9,7 @@ import pytest
 
 SAMPLE = """
 from core.api import Text, ToolArguments, ToolEnd, ToolStart
-from core.testing.conformance import ParserSample
+from core_testing.conformance import ParserSample
 
 CITY = '{"city": "Paris"}'
 
@@ -116,7 +116,7 @@ def test_a_sound_parser_passes(parser):
 @pytest.mark.covers("TOOL-01")
 @pytest.mark.parametrize("check", PARSER_CASES)
 def test_parsers(parser, check, monkeypatch):
-    monkeypatch.setattr("core.testing.conformance.areas.parsers.LONG", 48 * 1024)  # growth shows in short texts too
+    monkeypatch.setattr("core_testing.conformance.areas.parsers.LONG", 48 * 1024)  # growth shows in short texts too
     assert set(parser(**PARSER_CASES[check]).failing("parsers")) == {check}
 
 
@@ -299,7 +299,7 @@ def test_every_check_of_a_connector_has_a_fresh_directory(make_plugin, where, tm
 def test_a_directory_of_a_sample_is_the_fresh_one(make_plugin):
     options = "from pydantic import BaseModel\n\nclass Options(BaseModel):\n    path: str\n    size: int = 1\n"
     sample = (
-        "from core.testing.conformance import OptionsSample\n\n"
+        "from core_testing.conformance import OptionsSample\n\n"
         "def samples():\n    yield OptionsSample('a path', lambda folder: {'path': str(folder / 'kept')})\n"
     )
     manifest = CONNECTOR_MANIFEST.replace("summary=", "options='PKG.options:Options', summary=")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from core.testing.conformance import Level
+from core_testing.conformance import Level
 
 MANIFEST = """
 from core.api import IOProcessorSpec
@@ -40,7 +40,7 @@ class Processor:
 """
 
 SAMPLES = """
-from core.testing.conformance import IOSample
+from core_testing.conformance import IOSample
 
 def samples():
     yield IOSample(

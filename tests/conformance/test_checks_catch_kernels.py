@@ -6,8 +6,8 @@ import pytest
 
 from core.api.kernels import PRODUCTS
 from core.ops.registry import REGISTRY
-from core.testing.conformance import Level
-from core.testing.conformance.tools.ops import SHAPES
+from core_testing.conformance import Level
+from core_testing.conformance.tools.ops import SHAPES
 
 MANIFEST = """
 from core.api import DimRule, KernelSpec
@@ -120,7 +120,7 @@ def test_sizes_that_nothing_has_are_caught(kernel):
 
 
 def test_an_operation_without_a_generator_is_named(kernel, monkeypatch):
-    monkeypatch.setattr("core.testing.conformance.tools.kernel_bench.SHAPES", {})
+    monkeypatch.setattr("core_testing.conformance.tools.kernel_bench.SHAPES", {})
     report = kernel().report("kernels")
     assert {one.status for one in report.outcomes} == {"unavailable"}
     assert "the kit cannot make arguments for rms_norm: add a KernelSample" in report.outcomes[0].message
@@ -128,7 +128,7 @@ def test_an_operation_without_a_generator_is_named(kernel, monkeypatch):
 
 def test_every_operation_of_core_has_a_generator():
     missing = set(REGISTRY) - PRODUCTS - set(SHAPES)
-    assert not missing, "add these to SHAPES in core/testing/conformance/tools/ops.py"
+    assert not missing, "add these to SHAPES in plugins/commands/testing/src/core_testing/conformance/tools/ops.py"
 
 
 @pytest.mark.parametrize("op", sorted(SHAPES))

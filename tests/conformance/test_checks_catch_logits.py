@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from core.testing.conformance import Level
+from core_testing.conformance import Level
 
 MANIFEST = """
 from core.api import LogitsSpec
@@ -54,7 +54,7 @@ class Processor:
 """
 
 SAMPLES = """
-from core.testing.conformance import LogitsSample
+from core_testing.conformance import LogitsSample
 
 def samples():
     yield LogitsSample("two tokens", {"lower": [3, 9]}, refused=[{"lower": "x"}])

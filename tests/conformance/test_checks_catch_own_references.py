@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from core.testing.conformance import Level
+from core_testing.conformance import Level
 
 # -- weights that are rounded while they load --------------------------------------------------------------------------
 
@@ -37,7 +37,7 @@ class Scheme:
 """
 
 ROUNDING_SAMPLES = """
-from core.testing.conformance import RoundingSample
+from core_testing.conformance import RoundingSample
 
 def rounded(site, weight):
     scale = weight.abs().amax(1, keepdim=True) / 7
@@ -111,7 +111,7 @@ import json
 import torch
 from safetensors.torch import save_file
 from core.api import LayerSite
-from core.testing.conformance import CheckpointSample
+from core_testing.conformance import CheckpointSample
 
 SITES = (LayerSite("linear", "model.layers.0.mlp.down_proj", 32, (("", 16),)),)
 
@@ -180,7 +180,7 @@ class Processor:
 """
 
 LOGITS_SAMPLES = """
-from core.testing.conformance import LogitsSample
+from core_testing.conformance import LogitsSample
 
 def reference(logits, prompt, output):
     for token in set(prompt) | set(output):
@@ -271,7 +271,7 @@ SLOPES = "getattr(site, 'slope', 0.0) * torch.arange(1, site.num_heads + 1)"
 ATTENTION_SAMPLES = """
 from dataclasses import asdict
 import torch
-from core.testing.conformance import AttentionSample
+from core_testing.conformance import AttentionSample
 from PKG.backend import Sloped
 
 def reference(q, k, v, site):
@@ -362,7 +362,7 @@ def kernel(x, weight, *, power):
     return out
 """
 SCALED_SAMPLES = """
-from core.testing.conformance import KernelSample
+from core_testing.conformance import KernelSample
 
 def make(tensors, sizes):
     x = tensors.activations(sizes["rows"], sizes["width"])
@@ -424,7 +424,7 @@ def kernel(x, weight, eps):
     return out
 """
 WIDE = """
-from core.testing.conformance import KernelSample
+from core_testing.conformance import KernelSample
 
 def samples():
     yield KernelSample("one size", {"size": (7168,)})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from core.testing.conformance import Level
+from core_testing.conformance import Level
 
 MANIFEST = """
 from core.api import ParticipantSpec

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from core.testing.conformance import Level
+from core_testing.conformance import Level
 
 MANIFEST = """
 from core.api import RouteSpec
@@ -65,7 +65,7 @@ class Routes:
 """
 
 SAMPLES = """
-from core.testing.conformance import RouteSample
+from core_testing.conformance import RouteSample
 
 def samples():
     yield RouteSample("which model", "GET", "/x/broken/models", answer=b'["kit", true]')

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from core.testing.conformance import Level
+from core_testing.conformance import Level
 
 MANIFEST = """
 from core.api import StatSinkSpec
@@ -89,17 +89,17 @@ def test_a_sound_sink_passes_and_leaves_nothing_in_the_working_directory(sink, t
 
 @pytest.mark.parametrize("check", CASES)
 def test_sinks(sink, check, monkeypatch):
-    monkeypatch.setattr("core.testing.conformance.areas.sinks._PATIENCE", 0.3)
+    monkeypatch.setattr("core_testing.conformance.areas.sinks._PATIENCE", 0.3)
     assert set(sink(**CASES[check]).failing("sinks")) == {check}
 
 
 def test_a_sink_whose_close_never_returns_in_time_is_caught(sink, monkeypatch):
-    monkeypatch.setattr("core.testing.conformance.areas.sinks._CLOSING", 0.05)
+    monkeypatch.setattr("core_testing.conformance.areas.sinks._CLOSING", 0.05)
     assert "close takes" in sink(close="time.sleep(0.1)").failing("sinks")["close_ends_everything"]
 
 
 SAMPLES = """
-from core.testing.conformance import OptionsSample
+from core_testing.conformance import OptionsSample
 
 def samples():
     yield OptionsSample("a file", lambda folder: {{"{name}": str(folder / "figures.txt")}})

@@ -7,7 +7,7 @@ from string import Template
 import pytest
 
 from core.plugins import scaffold
-from core.testing.conformance import Level
+from core_testing.conformance import Level
 
 FOLDER = scaffold.files("core.plugins") / "templates" / "tool_servers"
 WORDS = {"name": "broken", "package": "PKG", "cls": "Broken", "constant": "SPEC", "summary": "s"}

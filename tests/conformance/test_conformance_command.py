@@ -14,10 +14,10 @@ from core.api.descriptors import DESCRIPTORS
 from core.api.errors import ConfigError
 from core.plugins.catalog import Catalogue, Entry
 from core.plugins.kinds import HOOKS_GROUP
-from core.testing.conformance import Level, Outcome, PluginReport, Report, run
-from core.testing.conformance.kit import jobs, subjects
-from core.testing.conformance.subject import Shared
-from core.testing.conformance.table import AREAS, EVERY, checks_for, checks_of
+from core_testing.conformance import Level, Outcome, PluginReport, Report, run
+from core_testing.conformance.kit import jobs, subjects
+from core_testing.conformance.subject import Shared
+from core_testing.conformance.table import AREAS, EVERY, checks_for, checks_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -90,9 +90,9 @@ def test_an_unknown_plugin_and_an_unwritable_report_are_usage_errors(ordinary):
 
 def test_importing_the_pytest_plugin_is_cheap():
     code = (
-        "import sys, pytest; before = set(sys.modules); import core.testing.pytest_plugin; "
-        "print(sorted(name for name in set(sys.modules) - before if name.split('.')[0] != 'core'), "
-        "[name for name in sys.modules if name.startswith(('core.api', 'core.plugins', 'core.testing.conf'))])"
+        "import sys, pytest; before = set(sys.modules); import core_testing.pytest_plugin; "
+        "print(sorted(name for name in set(sys.modules) - before if name.split('.')[0] not in ('core', 'core_testing')), "
+        "[name for name in sys.modules if name.startswith(('core.api', 'core.plugins', 'core_testing.conf'))])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == "[] []"
@@ -137,7 +137,7 @@ def test_each_declared_accelerator_that_is_here_gets_every_device_check(monkeypa
     subject = subjects("torch_sdpa", Shared())[0]
     names = [job.name for job in jobs(subject, Level.L3)]
     assert "a_declared_accelerator_is_here" in names and "faster_than_reference" in names
-    monkeypatch.setattr("core.testing.conformance.kit._accelerators_here", lambda _: {"xpu": "one card"})
+    monkeypatch.setattr("core_testing.conformance.kit._accelerators_here", lambda _: {"xpu": "one card"})
     found = {job.name: job for job in jobs(subjects("torch_sdpa", Shared())[0], Level.L3)}
     assert found["prefill_matches_reference@xpu"].level == Level.L2
     assert found["prefill_matches_reference@xpu"].run().status == "unavailable"  # a platform says so, torch does not
@@ -200,7 +200,7 @@ def _only_for(device: str, make_plugin):
         "kv_dtypes=frozenset({'float32'}))"
     )
     sample = (
-        "from core.testing.conformance import ReferenceDevice\n\ndef samples():\n    yield ReferenceDevice('the CPU')\n"
+        "from core_testing.conformance import ReferenceDevice\n\ndef samples():\n    yield ReferenceDevice('the CPU')\n"
     )
     backend = "from core_plugin_torch_sdpa.backend import TorchSdpaBackend as Backend"
     made = make_plugin("core.attention_backends", {"manifest": manifest, "backend": backend, "conformance": sample})

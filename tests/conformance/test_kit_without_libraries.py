@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from core.testing.conformance import Level, kit
-from core.testing.conformance.subject import Shared
+from core_testing.conformance import Level, kit
+from core_testing.conformance.subject import Shared
 
 
 def on_a_card(selector, monkeypatch):

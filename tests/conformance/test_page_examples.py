@@ -30,10 +30,10 @@ NOT_SHOWN = {
 RUN = """
 import json, sys
 import torch
-from core.testing.conformance import Level
-from core.testing.conformance.kit import jobs, subjects
-from core.testing.conformance.report import Report
-from core.testing.conformance.subject import Shared
+from core_testing.conformance import Level
+from core_testing.conformance.kit import jobs, subjects
+from core_testing.conformance.report import Report
+from core_testing.conformance.subject import Shared
 
 torch.set_num_threads(1)
 shared, report = Shared(), Report()

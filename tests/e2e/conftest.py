@@ -250,7 +250,7 @@ def launch(tmp_path_factory):
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory) -> Path:
     """A random checkpoint for which only the machinery around the model matters."""
-    from core.testing.tinymodels import tiny_llama
+    from core_testing.tinymodels import tiny_llama
 
     return tiny_llama(tmp_path_factory.mktemp("tiny") / "llama", max_position_embeddings=1024)
 

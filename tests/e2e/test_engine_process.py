@@ -23,7 +23,7 @@ from core.engine.client import open_async
 from core.engine.messages import Add, Call, CallResult, Outputs, Stats
 from core.engine.runner import CoreRunner
 from core.engine.sampling import SamplingParams
-from core.testing.tinymodels import tiny_llama
+from core_testing.tinymodels import tiny_llama
 
 WHOLE = msgspec.msgpack.encode(Outputs(handles=b"12345678", tokens=b"1234"))
 WRONG = (

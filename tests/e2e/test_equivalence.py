@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from core import LLM, SamplingParams
-from core.testing.tinymodels import tiny_llama
+from core_testing.tinymodels import tiny_llama
 
 GREEDY = SamplingParams(temperature=0.0, max_tokens=24, ignore_eos=True)
 LENGTHS = [1, 2, 3, 5, 8, 13, 16, 17, 21, 31, 32, 33, 40, 47, 64, 90]

@@ -8,7 +8,7 @@ from time import sleep
 
 import pytest
 
-from core.testing.tinymodels import tiny_llama
+from core_testing.tinymodels import tiny_llama
 
 KEY, ADMIN = "sk-e2e", "sk-e2e-admin"
 BODY = {"prompt": list(range(3, 40)), "temperature": 0, "max_tokens": 60, "ignore_eos": True, "return_token_ids": True}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from core.testing.families import logits_of
+from core_testing.families import logits_of
 
 PLUGINS = Path(__file__).resolve().parents[2] / "plugins" / "models"
 QUICK = ("gpt2", "gemma3", "mpt", "bridged_helium")

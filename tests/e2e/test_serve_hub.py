@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from core.testing.tinyhub import TinyHub, TinyRepo
+from core_testing.tinyhub import TinyHub, TinyRepo
 
 CORE = Path(sys.executable).with_name("core")
 TOKEN = "hf_Secret-of.the_User"

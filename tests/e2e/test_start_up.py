@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import psutil
 import pytest
 
-from core.testing.tinymodels import tiny_llama
+from core_testing.tinymodels import tiny_llama
 
 FLAGS = ("--dtype", "float32", "--num-blocks", "400", "--served-model-name", "tiny")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from core import LLM, SamplingParams
-from core.testing.tinymodels import tiny_llama
+from core_testing.tinymodels import tiny_llama
 
 GREEDY = SamplingParams(temperature=0.0, max_tokens=12, ignore_eos=True)
 PROMPT = {"prompt_token_ids": list(range(3, 40))}

@@ -17,8 +17,8 @@ from core_plugin_openai.routes import OpenAIRoutes
 
 from core import LLM, AsyncLLM, SamplingParams
 from core.config.resolved import Options
-from core.testing.served import served_app
-from core.testing.tinymodels import tiny_llama
+from core_testing.served import served_app
+from core_testing.tinymodels import tiny_llama
 
 CHAT, COMPLETIONS, RESPONSES = "/v1/chat/completions", "/v1/completions", "/v1/responses"
 SETTINGS = {"dtype": "float32", "num_blocks": 200, "max_num_seqs": 16}

@@ -15,8 +15,8 @@ from core.engine.sampling import SamplingParams
 from core.frontend.async_llm import AsyncLLM
 from core.frontend.beams.outputs import BeamRules
 from core.frontend.request import GenerationRequest
-from core.testing.served import served_app
-from core.testing.tinymodels import tiny_llama
+from core_testing.served import served_app
+from core_testing.tinymodels import tiny_llama
 
 PROMPT = [5, 9, 14, 3, 3, 77, 8]
 TEMPLATE = "{% for message in messages %}{{ message.content }} {% endfor %}"

@@ -7,7 +7,7 @@ import pytest
 from core import LLM, BeamSearchParams, SamplingParams
 from core.api.errors import RequestError
 from core.frontend.beams.search import BeamSearch
-from core.testing.tinymodels import reference_model, tiny_llama
+from core_testing.tinymodels import reference_model, tiny_llama
 
 PROMPTS = [[5, 9, 14, 3, 3, 77, 8], [1, 2, 3]]
 

@@ -46,7 +46,7 @@ def test_four_bit_checkpoints_hold_the_weights_in_groups(tmp_path, monkeypatch, 
     from safetensors.torch import load_file, save_file
 
     from core.api import LayerSite, QuantContext
-    from core.testing.layers import PlainTensor, fill, make_layer
+    from core_testing.layers import PlainTensor, fill, make_layer
 
     monkeypatch.syspath_prepend(str(ROOT))
     from benchmarks.compare import models

@@ -14,7 +14,7 @@ from core.config.resolved import KVOptions, ModelOptions, Options, RuntimeOption
 from core.engine.client import open_sync
 from core.engine.messages import Add
 from core.engine.sampling import SamplingParams
-from core.testing.tinymodels import reference_model, tiny_model
+from core_testing.tinymodels import reference_model, tiny_model
 
 WINDOW, BLOCK, NEW = 20, 16, 24
 LAYERS = {

@@ -7,8 +7,8 @@ import gc
 import pytest
 
 from core import LLM, SamplingParams
-from core.testing.tinymodels import tiny_llama
 from core.worker.loader import LoadedModel
+from core_testing.tinymodels import tiny_llama
 
 
 @pytest.fixture

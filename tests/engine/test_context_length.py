@@ -10,7 +10,7 @@ import torch
 from core import LLM, SamplingParams
 from core.api import ConfigError
 from core.cli.main import main
-from core.testing.tinymodels import VOCAB_SIZE, reference_model, tiny_llama
+from core_testing.tinymodels import VOCAB_SIZE, reference_model, tiny_llama
 
 ORIGINAL = 32
 HALF = 8

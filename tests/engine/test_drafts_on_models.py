@@ -16,7 +16,7 @@ from core.config.resolved import KVOptions, ModelOptions, Options, RuntimeOption
 from core.engine.client import open_sync
 from core.engine.messages import Add
 from core.engine.sampling import SamplingParams
-from core.testing.tinymodels import tiny_llama
+from core_testing.tinymodels import tiny_llama
 
 EOS = 2
 REPEATED = [5, 9, 14, 3, 77, 8] * 4

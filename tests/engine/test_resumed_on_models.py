@@ -12,7 +12,7 @@ from core.config.resolved import KVOptions, ModelOptions, Options, RuntimeOption
 from core.engine.client import open_sync
 from core.engine.messages import Add
 from core.engine.sampling import SamplingParams
-from core.testing.tinymodels import tiny_llama
+from core_testing.tinymodels import tiny_llama
 
 PROMPT = [5, 9, 14, 3, 3, 77, 8]
 ASKED = {

@@ -22,9 +22,9 @@ from core.boot import resolve
 from core.config.resolved import ModelOptions, Options, RuntimeOptions, SelectOptions
 from core.engine.client import open_sync
 from core.frontend.async_llm import AsyncLLM
-from core.testing.families import logits_of
-from core.testing.served import served_app
-from core.testing.tinymodels import tiny_llama
+from core_testing.families import logits_of
+from core_testing.served import served_app
+from core_testing.tinymodels import tiny_llama
 
 ROWS = Path(__file__).parents[2] / "plugins" / "models" / "mixtral" / "tests" / "rows.py"
 NAME = "routed_experts"

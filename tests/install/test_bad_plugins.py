@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from core.testing.tinymodels import tiny_tokenizer
+from core_testing.tinymodels import tiny_tokenizer
 
 CORE = Path(sys.executable).with_name("core")
 PARSER = """
@@ -231,7 +231,7 @@ def test_a_plugin_that_patches_core_is_found_by_the_kit(world):
     world.parser("acme-good", "good")
     source = """
         import json
-        from core.testing.conformance import run
+        from core_testing.conformance import run
         plugins = [run(name, checks=["changes_nobody_elses_code"]).plugins[0] for name in ("acme-sly", "acme-good")]
         print(json.dumps([[(one.check, one.status, one.message) for one in plugin.outcomes] for plugin in plugins]))
     """

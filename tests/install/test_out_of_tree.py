@@ -57,7 +57,7 @@ import sys
 from pathlib import Path
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
-from core.testing.tinymodels import VOCAB_SIZE, tiny_tokenizer
+from core_testing.tinymodels import VOCAB_SIZE, tiny_tokenizer
 torch.manual_seed(0)
 sizes = {"vocab_size": VOCAB_SIZE, "n_positions": 512, "n_embd": 48, "n_layer": 2, "n_head": 4}
 GPT2LMHeadModel(GPT2Config(**sizes, bos_token_id=0, eos_token_id=2)).save_pretrained(sys.argv[1])

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from core.testing.tinymodels import tiny_llama, tiny_model
+from core_testing.tinymodels import tiny_llama, tiny_model
 
 PLUGINS = Path(__file__).parent / "plugins"
 

@@ -94,7 +94,7 @@ def test_graphs_are_captured_largest_first_in_one_pool(serve):
 def test_the_cache_is_what_a_fraction_of_all_memory_leaves_beside_weights_and_a_step(serve, monkeypatch):
     """A quarter of the device's memory was in use at once; the start table has both numbers."""
     total = 2**20
-    monkeypatch.setattr("core.testing.fakedevice.module.FakeModule.__init__.__defaults__", (1, total))
+    monkeypatch.setattr("core_testing.fakedevice.module.FakeModule.__init__.__defaults__", (1, total))
     with serve(num_blocks=None, memory_fraction=0.5) as llm:
         facts, worker = llm._engine.ready.facts, llm._engine._core.loop.executor._worker
     assert worker._budget.num_blocks == (total // 2 - total // 4) // worker._budget.bytes_per_block

@@ -19,7 +19,7 @@ from core.api.facets import StepShape
 from core.api.kernels import KernelRequest
 from core.api.verdict import ProbeResult
 from core.ops.products import ReferenceProduct
-from core.testing.conformance.tools.parts import plain_part, random_part
+from core_testing.conformance.tools.parts import plain_part, random_part
 from tests.seams.libraries import aiter
 from tests.seams.libraries.engines import same_tokens
 from tests.seams.libraries.latents import latent_site, same_latents

@@ -17,7 +17,7 @@ from core.api.kernels import KernelRequest
 from core.api.verdict import ProbeResult
 from core.ops.experts import ReferenceExpertsIn, ReferenceExpertsOut
 from core.ops.products import ReferenceProduct
-from core.testing.conformance.tools.parts import plain_part, random_part
+from core_testing.conformance.tools.parts import plain_part, random_part
 from tests.seams.libraries import deepgemm
 
 MODULES = [f"core_plugin_deepgemm.{name}" for name in ("weights", "linear", "experts")]

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from core import LLM, SamplingParams
-from core.testing.fakedevice.queue import LateQueue
 from core.worker.runner import StepRunner
 from core.worker.transfers import Transfers
 from core.worker.worker import Worker
+from core_testing.fakedevice.queue import LateQueue
 
 meet, upload = Worker._meet, Transfers.upload
 
@@ -251,7 +251,7 @@ def test_the_cache_is_a_part_of_what_the_widest_step_leaves(plugins, two, monkey
     _, facts, _ = two(platform="fake", num_blocks=None, max_num_seqs=3, max_model_len=32, memory_fraction=0.5)
     assert widest[0] == [32, 7, 1]
     assert facts["kv cache"].endswith("(all that 3 requests of 32 tokens can use)")
-    monkeypatch.setattr("core.testing.fakedevice.platform.TOTAL", 2**20)
+    monkeypatch.setattr("core_testing.fakedevice.platform.TOTAL", 2**20)
     _, facts, _ = two(platform="fake", num_blocks=None, memory_fraction=0.5)
     assert facts["kv cache"].endswith(
         "(memory_fraction 0.5 of 0.00 GiB is 0.00 GiB, of which weights and a step take 0.00 GiB)"

@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from core import LLM, SamplingParams
-from core.testing.families import TinyFamily, logits_of
+from core_testing.families import TinyFamily, logits_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "plugins" / "kinds" / "models.md"
 PROMPT = [3 + (i * 29) % 300 for i in range(23)]

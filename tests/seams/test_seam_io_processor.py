@@ -18,8 +18,8 @@ from core import LLM, AsyncLLM, PoolingParams
 from core.api import CoreError, PluginError, RequestError
 from core.boot import resolve
 from core.config.resolved import Options
-from core.testing.served import served_app
-from core.testing.tinyencoders import tiny_encoder
+from core_testing.served import served_app
+from core_testing.tinyencoders import tiny_encoder
 
 DATA = {"text": "the engine reads", "choices": ["a worker", "the engine reads long prompts", "memory"]}
 PICTURE = (np.arange(8 * 12).reshape(8, 12) % 7).tolist()

@@ -16,10 +16,10 @@ from torch.nn import functional
 
 from core import LLM, SamplingParams
 from core.api import CoreError
-from core.testing.conformance.tools.decoder import Decoder, Track
-from core.testing.conformance.tools.tensors import PlainTensor
-from core.testing.ranks import run_ranks
-from core.testing.tinymodels import VOCAB_SIZE, tiny_tokenizer
+from core_testing.conformance.tools.decoder import Decoder, Track
+from core_testing.conformance.tools.tensors import PlainTensor
+from core_testing.ranks import run_ranks
+from core_testing.tinymodels import VOCAB_SIZE, tiny_tokenizer
 
 HEADS, KV_HEADS, DIM, HIDDEN, INNER, LAYERS, ROTATED, EPS = 6, 2, 24, 64, 96, 3, 12, 1e-5
 CONFIG = {

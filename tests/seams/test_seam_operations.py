@@ -12,7 +12,7 @@ from core import LLM, SamplingParams
 from core.api import ConfigError, PluginError
 from core.boot import Resolver
 from core.config.resolved import Options
-from core.testing.tinymodels import VOCAB_SIZE, tiny_tokenizer
+from core_testing.tinymodels import VOCAB_SIZE, tiny_tokenizer
 
 GREEDY = SamplingParams(temperature=0.0, max_tokens=8, ignore_eos=True)
 OPTIONS = {"dtype": "float32", "num_blocks": 60}

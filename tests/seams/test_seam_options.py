@@ -16,7 +16,7 @@ from core.plugins.kinds import KINDS
 from core.plugins.plan import PluginPlan
 from core.server.plugged import RouteTable
 from core.server.remote.servers import _client
-from core.testing.tinymodels import tiny_llama
+from core_testing.tinymodels import tiny_llama
 
 WORDS = {"first": "given", "second": "by default"}
 ECHO = '''

@@ -6,8 +6,8 @@ import pytest
 
 from core import LLM, SamplingParams
 from core.api import Caller, PluginError
-from core.testing.conformance.kit import run
-from core.testing.conformance.table import checks_of
+from core_testing.conformance.kit import run
+from core_testing.conformance.table import checks_of
 
 GREEDY = SamplingParams(temperature=0.0, max_tokens=8, ignore_eos=True)
 OPTIONS = {"dtype": "float32", "num_blocks": 60, "block_size": 8}

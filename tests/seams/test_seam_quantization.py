@@ -58,8 +58,8 @@ def test_what_it_does_not_read_is_refused_with_its_reason(checkpoints):
 
 
 def test_the_kit_passes_it(plugins):
-    from core.testing.conformance import run
-    from core.testing.conformance.table import checks_of
+    from core_testing.conformance import run
+    from core_testing.conformance.table import checks_of
 
     plugins("quantization")
     (report,) = run("seam-quantization", checks=tuple(one.name for one in checks_of("quantization"))).plugins

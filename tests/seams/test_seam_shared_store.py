@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from core import LLM, SamplingParams
-from core.testing.tinymodels import tiny_llama
+from core_testing.tinymodels import tiny_llama
 
 GREEDY = SamplingParams(temperature=0.0, max_tokens=8, ignore_eos=True)
 OPTIONS = {"dtype": "float32", "num_blocks": 60, "block_size": 8, "platform": "graphbox"}

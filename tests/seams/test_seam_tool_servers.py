@@ -17,7 +17,7 @@ from core.config.resolved import Options
 from core.frontend.answering.parsing import answer_parser
 from core.plugins.boot import enter
 from core.server.remote.servers import GROUP, remote_servers
-from core.testing.served import served_app
+from core_testing.served import served_app
 
 TOOLS = {"mcp_server": ["mine=http://127.0.0.1:9/x"], "mcp_headers": {"mine": {"X-Key": "k"}}}
 

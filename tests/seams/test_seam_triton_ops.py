@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from core import LLM, SamplingParams
-from core.testing.tinymodels import tiny_model
+from core_testing.tinymodels import tiny_model
 
 pytest.importorskip("triton")
 

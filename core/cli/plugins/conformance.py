@@ -32,10 +32,8 @@ def add(actions: Any) -> None:
 
 def run_test(args: argparse.Namespace) -> int:
     """Run pytest and return its status."""
-    if find_spec("pytest") is None:
-        raise PluginError(
-            "CORE-P322", "the conformance kit needs pytest, which is not installed.", hint="pip install pytest"
-        )
+    if find_spec("core_testing") is None:
+        raise PluginError("CORE-P322", "the conformance kit is not installed.", hint="pip install core-testing")
     command = [sys.executable, "-m", "pytest", f"--core-plugin-conformance={args.name}"]
     command += [f"--core-conformance-level={args.level}"] if args.level else []
     command += [f"--core-conformance-report={args.report}"] if args.report else []

@@ -11,7 +11,7 @@ from statistics import NormalDist
 import numpy as np
 from gguf import MODEL_ARCH as ARCH
 
-from core.testing.families import TinyFamily
+from core_testing.families import TinyFamily
 
 sys.path.insert(0, str(Path(__file__).parent))
 import gguf_mixtures

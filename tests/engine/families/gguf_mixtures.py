@@ -9,7 +9,7 @@ from gguf import MODEL_ARCH as ARCH
 from gguf import ExpertGatingFuncType as Gating
 from ggufs import Form, add_rotary_dimensions, names_of
 
-from core.testing.families import TinyFamily
+from core_testing.families import TinyFamily
 
 COUNTS = {
     "expert_count": ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"),

@@ -10,7 +10,7 @@ from gguf import ExpertGatingFuncType as Gating
 from gguf_mixtures import COUNTS, each_expert, granite, moe
 from ggufs import Form, add_rotary_dimensions
 
-from core.testing.families import TinyFamily
+from core_testing.families import TinyFamily
 
 SIZES = {
     "conv_kernel": ("conv_kernel", "mamba_d_conv", "linear_conv_kernel_dim"),

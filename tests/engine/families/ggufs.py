@@ -14,7 +14,7 @@ import gguf
 import numpy as np
 from gguf import MODEL_ARCH as ARCH
 
-from core.testing.families import TinyFamily
+from core_testing.families import TinyFamily
 
 PAIRED = {
     *(ARCH.LLAMA, ARCH.MISTRAL3, ARCH.LLAMA_EMBED, ARCH.GRANITE, ARCH.MINICPM, ARCH.SMOLLM3, ARCH.ARCEE, ARCH.OLMO),

@@ -15,7 +15,7 @@ from core.config.resolved import KVOptions, ModelOptions, Options, RuntimeOption
 from core.engine.client import open_sync
 from core.engine.messages import Add
 from core.engine.sampling import SamplingParams
-from core.testing.families import logits_of
+from core_testing.families import logits_of
 
 BLOCK, NEW, CLOSE = 16, 8, 1e-3
 RNG = np.random.default_rng(5)

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from core import LLM, PoolingParams
-from core.testing.families import TinyFamily
+from core_testing.families import TinyFamily
 
 sys.path.insert(0, str(Path(__file__).parent))
 from ggufs import Form, write_gguf

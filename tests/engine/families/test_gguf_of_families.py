@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from core import LLM, SamplingParams
-from core.testing.families import logits_of
+from core_testing.families import logits_of
 
 sys.path.insert(0, str(Path(__file__).parent))
 from ggufs import write_gguf

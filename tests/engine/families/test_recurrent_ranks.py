@@ -16,9 +16,9 @@ import torch
 from safetensors.torch import load_file
 
 from core.api.errors import CheckpointError
-from core.testing.conformance.tools.decoder import Decoder, Track
-from core.testing.conformance.tools.tensors import PlainTensor
-from core.testing.ranks import run_ranks
+from core_testing.conformance.tools.decoder import Decoder, Track
+from core_testing.conformance.tools.tensors import PlainTensor
+from core_testing.ranks import run_ranks
 
 TOKENS = [(7 * index * index + 3 * index + 11) % 300 for index in range(20)]
 SPECS = [one.load() for one in entry_points(group="core.models")]

@@ -14,8 +14,8 @@ from core.engine.client import open_sync
 from core.engine.messages import Add
 from core.engine.sampling import SamplingParams
 from core.layers.experts import Router
-from core.testing.families import logits_of
 from core.worker.graphs import GraphedForward
+from core_testing.families import logits_of
 
 PROMPT = [3 + (7 * index * index + 5 * index) % 370 for index in range(29)]
 CLOSE = 1e-4

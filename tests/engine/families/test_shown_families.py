@@ -12,8 +12,8 @@ from core.cli.main import main
 from core.config.resolved import KVOptions, ModelOptions, Options, RuntimeOptions, SelectOptions
 from core.frontend.model import default_params
 from core.frontend.templates import template_sources
-from core.testing.families import TinyFamily
-from core.testing.tinyhub import TinyHub, TinyRepo
+from core_testing.families import TinyFamily
+from core_testing.tinyhub import TinyHub, TinyRepo
 
 PULLED = ("gpt2", "gemma3", "chatglm", "falcon")
 """Families whose files are unlike: names of keys, windows, configurations in Python code, old spellings."""

@@ -23,8 +23,8 @@ from core.api.descriptors import AttentionSpec
 from core.config.resolved import EngineConfig, Options
 from core.plugins.hooks import Hooks
 from core.plugins.plan import PluginPlan
-from core.testing.tinymodels import tiny_model
 from core.worker.loader import LoadedModel, load_model
+from core_testing.tinymodels import tiny_model
 
 torch.set_num_threads(1)
 CPU = torch.device("cpu")

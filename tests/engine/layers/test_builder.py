@@ -11,10 +11,10 @@ from core_plugin_unquantized.plain import Plain
 from core.api import CheckpointError, LayerSite, PluginError, QuantContext, RopeConfig, WeightRules
 from core.layers.builder import Builder
 from core.layers.params import targets_of
-from core.testing.conformance.tools.tensors import PlainTensor
-from core.testing.layers import fill
 from core.worker.loading.fill import WeightFiller
 from core.worker.loading.names import NameMap
+from core_testing.conformance.tools.tensors import PlainTensor
+from core_testing.layers import fill
 
 CPU = torch.device("cpu")
 

@@ -14,7 +14,7 @@ from core import ops
 from core.api import CheckpointError, RopeConfig, rope_config
 from core.layers.guard import LayerContext
 from core.layers.rope import RotaryEmbedding
-from core.testing.tinymodels import VOCAB_SIZE
+from core_testing.tinymodels import VOCAB_SIZE
 from tests.engine.layers.test_families import CLOSE, TOKENS, reference_logits
 
 HEAD = 16

@@ -11,10 +11,10 @@ from core_plugin_unquantized.plain import Plain
 from core.api import CheckpointError, QuantContext, Ranks, Routing, WeightRules
 from core.layers.builder import Builder
 from core.ops.experts import add_identities, route
-from core.testing.conformance.tools.tensors import PlainTensor
-from core.testing.ranks import run_ranks
 from core.worker.loading.fill import WeightFiller
 from core.worker.loading.names import NameMap
+from core_testing.conformance.tools.tensors import PlainTensor
+from core_testing.ranks import run_ranks
 
 CPU = torch.device("cpu")
 EXPERTS, HIDDEN, SIZE = 6, 20, 12

@@ -8,7 +8,7 @@ import shutil
 import pytest
 import torch
 
-from core.testing.tinymodels import FAMILIES, VOCAB_SIZE, reference_model
+from core_testing.tinymodels import FAMILIES, VOCAB_SIZE, reference_model
 
 TOKENS = [(7 * index * index + 3 * index + 11) % VOCAB_SIZE for index in range(40)]
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}

@@ -11,7 +11,7 @@ from core import LLM, SamplingParams
 from core.api import PLAIN, CheckpointError, WeightForm
 from core.layers.invented import invented_part
 from core.ops.products import opened
-from core.testing.tinymodels import tiny_model
+from core_testing.tinymodels import tiny_model
 
 FORMS = [
     WeightForm(),

@@ -11,7 +11,7 @@ from core_plugin_unquantized.plain import Plain
 from core.api import CheckpointError, KVLayout, KVSpec, LatentSite, Part, PluginError, QuantContext, Stored, WeightForm
 from core.api.ranks import Ranks
 from core.layers.builder import Builder
-from core.testing.layers import PlainTensor, fill
+from core_testing.layers import PlainTensor, fill
 
 CPU = torch.device("cpu")
 SIZES = {"num_heads": 2, "latent_dim": 6, "rope_dim": 4, "key_dim": 3, "value_dim": 5, "scale": 0.5}

@@ -8,10 +8,10 @@ import pytest
 import torch
 from core_plugin_llama.model import CausalLM
 
-from core.testing.conformance.tools.decoder import Decoder, Track
-from core.testing.conformance.tools.tiny_cases import TinyCase
-from core.testing.ranks import run_ranks
-from core.testing.tinymodels import VOCAB_SIZE, reference_model
+from core_testing.conformance.tools.decoder import Decoder, Track
+from core_testing.conformance.tools.tiny_cases import TinyCase
+from core_testing.ranks import run_ranks
+from core_testing.tinymodels import VOCAB_SIZE, reference_model
 
 SUBJECT = SimpleNamespace(impl=lambda: CausalLM, device="cpu")
 PROMPT = [(7 * index * index + 3 * index + 11) % VOCAB_SIZE for index in range(20)]

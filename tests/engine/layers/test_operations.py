@@ -15,9 +15,9 @@ from core.layers.guard import Owners
 from core.layers.kernels import KernelTable, PlannedKernel, PlannedReference
 from core.ops import rms_norm
 from core.ops.products import ReferenceProduct
-from core.testing.conformance.tools.tensors import PlainTensor
-from core.testing.layers import fill
 from core.worker.loader import warn_opened
+from core_testing.conformance.tools.tensors import PlainTensor
+from core_testing.layers import fill
 
 CPU = torch.device("cpu")
 INT4 = WeightForm(codes="int", bits=4, inputs=8)

@@ -16,10 +16,10 @@ from core.api import CheckpointError, Part, PluginError, QuantContext, Ranks, St
 from core.layers.builder import Builder
 from core.layers.linear import Embedding, Linear
 from core.layers.norm import RMSNorm
-from core.testing.conformance.tools.tensors import PlainTensor
-from core.testing.ranks import run_ranks
 from core.worker.loading.fill import WeightFiller
 from core.worker.loading.names import NameMap
+from core_testing.conformance.tools.tensors import PlainTensor
+from core_testing.ranks import run_ranks
 
 CPU, INPUTS, OUTPUTS, GROUP = torch.device("cpu"), 512, 64, 32
 CONTEXT = QuantContext(CPU, torch.float32, {})

@@ -12,9 +12,9 @@ import torch
 from safetensors.torch import load_file
 
 from core.api import CheckpointError, LayerSite, Part, QuantContext, Stored, WeightForm
-from core.testing.conformance.tools.memory import HeldMemory
-from core.testing.conformance.tools.tensors import PlainTensor
-from core.testing.layers import fill, make_layer
+from core_testing.conformance.tools.memory import HeldMemory
+from core_testing.conformance.tools.tensors import PlainTensor
+from core_testing.layers import fill, make_layer
 
 SITE = LayerSite("linear", "x", 96, (("a", 48), ("b", 32)))
 CODES = WeightForm(codes="int", bits=3, inputs=32)

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 
-from core.testing.tinyencoders import tiny_encoder
-from core.testing.tinymodels import tiny_llama
+from core_testing.tinyencoders import tiny_encoder
+from core_testing.tinymodels import tiny_llama
 
 SIZES = {"num_hidden_layers": 2, "max_position_embeddings": 64}
 LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")

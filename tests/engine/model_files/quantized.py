@@ -19,7 +19,7 @@ from core_plugin_mx import conformance as mx
 from safetensors.torch import load_file, save_file
 from test_formats_on_models import FORMATS, linear
 
-from core.testing.tinymodels import tiny_llama
+from core_testing.tinymodels import tiny_llama
 
 SIZES = {"num_hidden_layers": 2, "max_position_embeddings": 64, "intermediate_size": 128}
 

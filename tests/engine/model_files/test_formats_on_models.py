@@ -16,8 +16,8 @@ from torch.nn import functional
 
 from core import LLM, SamplingParams
 from core.cli.main import main
-from core.testing.families import TinyFamily
-from core.testing.tinymodels import tiny_llama
+from core_testing.families import TinyFamily
+from core_testing.tinymodels import tiny_llama
 
 sys.path.insert(0, str(Path(__file__).parent))
 from checkpoints import write

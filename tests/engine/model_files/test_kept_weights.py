@@ -19,10 +19,10 @@ from core import LLM, SamplingParams
 from core.api import AttentionContext, QuantContext
 from core.layers import weights
 from core.layers.builder import Builder
-from core.testing.conformance.tools.plain import PlainAttention, PlainWeights
-from core.testing.ranks import run_ranks
-from core.testing.tinymodels import reference_model, tiny_llama
 from core.worker.loading import identity, kept
+from core_testing.conformance.tools.plain import PlainAttention, PlainWeights
+from core_testing.ranks import run_ranks
+from core_testing.tinymodels import reference_model, tiny_llama
 
 sys.path.insert(0, str(Path(__file__).parent))
 from checkpoints import write_blocks

@@ -15,7 +15,7 @@ from core.boot import resolve
 from core.config.resolved import ModelOptions, Options, SelectOptions
 from core.plugins.catalog import Catalogue
 from core.plugins.drivers import load_descriptors
-from core.testing.tinymodels import tiny_llama
+from core_testing.tinymodels import tiny_llama
 
 CHECKPOINTS = {one.value for one in QuantizationMethod} | {
     *(

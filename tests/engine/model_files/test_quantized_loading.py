@@ -11,7 +11,7 @@ import torch
 from core import LLM, SamplingParams
 from core.api import CheckpointError
 from core.layers.weights import WeightGroup
-from core.testing.tinymodels import tiny_llama
+from core_testing.tinymodels import tiny_llama
 
 sys.path.insert(0, str(Path(__file__).parent))
 from checkpoints import write

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from core import LLM
-from core.testing.tinyencoders import reference_encoder, tiny_encoder
+from core_testing.tinyencoders import reference_encoder, tiny_encoder
 
 torch.set_num_threads(1)
 

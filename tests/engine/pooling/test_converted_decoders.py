@@ -6,8 +6,8 @@ import torch
 
 from core import LLM, PoolingParams
 from core.api.errors import ConfigError, PluginError, RequestError
-from core.testing.tinyencoders import sentence_files
-from core.testing.tinymodels import reference_model, tiny_model
+from core_testing.tinyencoders import sentence_files
+from core_testing.tinymodels import reference_model, tiny_model
 
 PROMPTS = ["the engine reads blocks of memory", "a worker", "the cache frees numbers, and then a scheduler plans"]
 

@@ -9,7 +9,7 @@ from core_plugin_cpu import graphs
 from core_plugin_cpu.native import library
 
 from core import PoolingParams
-from core.testing.tinyencoders import ENCODERS, sentence_files
+from core_testing.tinyencoders import ENCODERS, sentence_files
 
 TOLERANCE = 1e-4
 

@@ -10,8 +10,8 @@ import torch
 
 from core import PoolingParams
 from core.api.errors import CheckpointError, PluginError
-from core.testing.tinyencoders import sentence_files
-from core.testing.tinymodels import reference_model, tiny_model, tiny_tokenizer
+from core_testing.tinyencoders import sentence_files
+from core_testing.tinymodels import reference_model, tiny_model, tiny_tokenizer
 
 PROMPTS = ["the engine reads blocks of memory", "a worker", "the cache frees numbers, and then a scheduler plans"]
 RAW = PoolingParams(normalize=False, use_activation=False)

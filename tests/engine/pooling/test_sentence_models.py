@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from core import PoolingParams
 from core.api.errors import CheckpointError, RequestError
-from core.testing.tinyencoders import sentence_files
+from core_testing.tinyencoders import sentence_files
 
 QUERY = "the engine reads long prompts"
 

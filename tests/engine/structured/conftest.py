@@ -11,7 +11,7 @@ import pytest
 from hypothesis import strategies as st
 
 from core.api import StructuredContext, tokenizer_from_directory
-from core.testing.tinymodels import tiny_llama, tiny_tokenizer
+from core_testing.tinymodels import tiny_llama, tiny_tokenizer
 
 DRIVERS = ("llguidance", "xgrammar")
 

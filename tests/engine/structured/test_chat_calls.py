@@ -8,7 +8,7 @@ import pytest
 
 from core import LLM, SamplingParams
 from core.api.errors import RequestError
-from core.testing.tinymodels import tiny_llama
+from core_testing.tinymodels import tiny_llama
 
 TEMPLATE = "{% for message in messages %}{{ message.content }} {% endfor %}"
 TEMPLATE += "{% for tool in tools or [] %}{{ tool.function.name }} {% endfor %}"

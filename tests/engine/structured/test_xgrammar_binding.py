@@ -36,7 +36,7 @@ assert bindings().GrammarCompiler is xgrammar.compiler._core.GrammarCompiler
 
 @pytest.fixture
 def run(kit_tokenizer, tmp_path):
-    from core.testing.tinymodels import tiny_tokenizer
+    from core_testing.tinymodels import tiny_tokenizer
 
     folder = tiny_tokenizer(tmp_path / "tokenizer")
 

@@ -8,7 +8,7 @@ import pytest
 
 from core import LLM, SamplingParams
 from core.api import EngineError, PluginError
-from core.testing.tinymodels import tiny_llama
+from core_testing.tinymodels import tiny_llama
 
 CPU = {"dtype": "float32", "threads": 1, "block_size": 16}
 

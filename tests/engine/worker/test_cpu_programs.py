@@ -6,8 +6,8 @@ import pytest
 from core_plugin_cpu.native import library
 
 from core import LLM
-from core.testing.tinyencoders import ENCODERS, tiny_encoder
-from core.testing.tinymodels import FAMILIES, tiny_model
+from core_testing.tinyencoders import ENCODERS, tiny_encoder
+from core_testing.tinymodels import FAMILIES, tiny_model
 
 pytestmark = pytest.mark.skipif(not library.available(), reason=f"no native library: {library.reason()}")
 

@@ -11,10 +11,10 @@ from core.api.facets import GraphFacet, StepShape
 from core.layers.guard import Owners
 from core.layers.states import StateMemory
 from core.ops.recurrent import gated_recurrence
-from core.testing.fakedevice.graphs import RecordingGraphs
-from core.testing.fakedevice.queue import LateQueue
 from core.worker.fixed import FixedForward
 from core.worker.runner import Runner
+from core_testing.fakedevice.graphs import RecordingGraphs
+from core_testing.fakedevice.queue import LateQueue
 
 MODEL_WIDTH, MAX_ROWS = 32, 6
 

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from core.testing.fakedevice.queue import LateQueue
 from core.worker.participants.connectors import ConnectorParticipant
 from core.worker.participants.stages import WorkerStages
 from core.worker.sampling import prompt as prompt_module
 from core.worker.transfers import Transfers
+from core_testing.fakedevice.queue import LateQueue
 
 
 @pytest.mark.covers("PLAT-09")

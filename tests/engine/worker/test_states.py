@@ -19,9 +19,9 @@ from core.boot import resolve
 from core.config.resolved import KVOptions, ModelOptions, Options, RuntimeOptions, SchedulerOptions, SelectOptions
 from core.engine.client import open_sync
 from core.layers.states import StateMemory
-from core.testing.tinymodels import tiny_llama
 from core.worker import states
 from core.worker.states import plan_states
+from core_testing.tinymodels import tiny_llama
 
 ROWS = Path(__file__).parents[3] / "plugins" / "models" / "lfm2" / "tests" / "rows.py"
 RNG = np.random.default_rng(4)

@@ -10,12 +10,12 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from core import LLM, SamplingParams
-from core.testing.tinymodels import tiny_llama
 from core.worker import stage, tables
 from core.worker.inputs import InputBuilder
 from core.worker.runner import Runner
 from core.worker.sampling.sampler import Sampler
 from core.worker.transfers import Transfers
+from core_testing.tinymodels import tiny_llama
 
 native = pytest.importorskip("core_plugin_cpu.native.library")
 GREEDY = SamplingParams(temperature=0.0, max_tokens=20, ignore_eos=True)

@@ -16,9 +16,9 @@ from core.engine.messages import Add
 from core.engine.parts import restored
 from core.engine.sampling import SamplingParams
 from core.engine.tasks.base import Task
-from core.testing.tinymodels import tiny_llama
 from core.worker.runner import Enqueued, StepRunner
 from core.worker.tasks.base import WorkerTask
+from core_testing.tinymodels import tiny_llama
 
 PROMPTS = [list(range(3, 40)), [5, 9, 14], [2] * 33]
 

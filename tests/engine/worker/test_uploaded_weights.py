@@ -12,9 +12,9 @@ import torch
 from core.boot import resolve
 from core.config.resolved import Options
 from core.plugins.boot import enter
-from core.testing.tinymodels import tiny_model
 from core.worker.loader import load_model
 from core.worker.loading.uploaded import AHEAD, uploaded
+from core_testing.tinymodels import tiny_model
 
 MODELS = Path(__file__).parents[3] / "plugins" / "models"
 ROWS = {"mixtral": "mixtral", "qwen3_5": "qwen_next", "mamba": "mamba", "recurrent_gemma": "gemma", "bloom": "bloom"}

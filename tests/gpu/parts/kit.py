@@ -9,17 +9,17 @@ from part import main
 
 @cache
 def _plugins():
-    from core.testing.conformance.kit import subjects
-    from core.testing.conformance.subject import Shared
+    from core_testing.conformance.kit import subjects
+    from core_testing.conformance.subject import Shared
 
     return {subject.title: subject for subject in subjects("", Shared())}
 
 
 def one(item: str, platform: str, small: bool) -> list[str]:
     """Run a check."""
-    from core.testing.conformance import Level
-    from core.testing.conformance.kit import jobs
-    from core.testing.conformance.outcome import Failed, NotApplicable, Unavailable
+    from core_testing.conformance import Level
+    from core_testing.conformance.kit import jobs
+    from core_testing.conformance.outcome import Failed, NotApplicable, Unavailable
 
     title, _, check = item.partition(" ")
     job = next(job for job in jobs(_plugins()[title], Level.L2) if job.name == check)

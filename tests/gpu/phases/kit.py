@@ -12,9 +12,9 @@ ORDER = ("core.platforms", "core.attention_backends", "core.kernels", "core.quan
 def main() -> None:
     """Run the phase."""
     from core.api.descriptors import PlatformSpec
-    from core.testing.conformance import Level
-    from core.testing.conformance.kit import jobs, subjects
-    from core.testing.conformance.subject import Shared
+    from core_testing.conformance import Level
+    from core_testing.conformance.kit import jobs, subjects
+    from core_testing.conformance.subject import Shared
 
     record = Record()
     every = subjects("", Shared())

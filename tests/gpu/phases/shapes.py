@@ -173,7 +173,7 @@ SHAPES = {
 
 def write_model(folder: Path, config: dict[str, Any]) -> str:
     """Write a configuration, whose weights are made up when it is loaded, and a tokenizer; return the folder."""
-    from core.testing.tinymodels import tiny_tokenizer
+    from core_testing.tinymodels import tiny_tokenizer
 
     common = {
         "hidden_act": "silu",

@@ -26,7 +26,7 @@ PROMPTS = [
 def main() -> None:
     """Run the phase."""
     record = Record()
-    from core.testing.tinymodels import tiny_model
+    from core_testing.tinymodels import tiny_model
 
     for family in FAMILIES:
         with record.part(family), tempfile.TemporaryDirectory() as folder:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from core.cli.main import main
-from core.testing.tinyhub import TinyHub, TinyRepo
+from core_testing.tinyhub import TinyHub, TinyRepo
 
 TOKEN = "hf_Secret-of.the_User"
 CARD = b"---\nlanguage: en\nlicense: apache-2.0\n---\n# Tiny\n"
@@ -16,7 +16,7 @@ CARD = b"---\nlanguage: en\nlicense: apache-2.0\n---\n# Tiny\n"
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    from core.testing.tinymodels import tiny_llama
+    from core_testing.tinymodels import tiny_llama
 
     folder = tiny_llama(tmp_path_factory.mktemp("model"))
     template = folder / "chat_template.jinja"

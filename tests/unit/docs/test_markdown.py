@@ -22,7 +22,7 @@ from core.server.auth import PUBLIC_PATHS
 from core.server.health import METRICS
 from core.server.refusals import BY_STATUS, GRAMMAR, REASONS
 from core.server.vllm_metrics import CACHE, SERIES
-from core.testing import conformance
+from core_testing import conformance
 
 ROOT = Path(__file__).parents[3]
 PAGES = sorted(

@@ -26,9 +26,9 @@ from core.engine.snapshots import Snapshots
 from core.engine.step_budget import Limits
 from core.plugins.faults import Faults
 from core.plugins.plan import PlannedPlugin
-from core.testing.arithmetic import ArithmeticExecutor, ArithmeticWorker
 from core.worker.participants.connectors import ConnectorParticipant as WorkerHalf
 from core.worker.participants.stages import WorkerStages
+from core_testing.arithmetic import ArithmeticExecutor, ArithmeticWorker
 
 VOCAB = 97
 

@@ -7,7 +7,7 @@ import pytest
 
 from core.api.kvspecs import KVSpec
 from core.engine.managers import managers_for
-from core.testing.arithmetic import generate
+from core_testing.arithmetic import generate
 
 GEMMA = (0, *(512,) * 6)
 """The seven groups of Gemma 3 1B, of four layers each; one table holds 26 layers."""

@@ -9,7 +9,7 @@ from core.api.participants import Participant
 from core.engine.participants.grammars import Grammar
 from core.engine.participants.stages import Stages
 from core.engine.step import StepResult, TopLogprobs
-from core.testing.arithmetic import generate
+from core_testing.arithmetic import generate
 
 from .conftest import VOCAB
 from .test_structured_stage import parity_participant, parity_text

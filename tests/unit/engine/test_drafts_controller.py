@@ -11,7 +11,7 @@ from core.engine.participants.drafts import PROBED, Drafted, DraftsParticipant
 from core.engine.participants.stages import Stages
 from core.engine.step import BlockUpdate, StepPlan, StepResult
 from core.engine.wire import Decoder, encode
-from core.testing.arithmetic import generate
+from core_testing.arithmetic import generate
 
 from .conftest import VOCAB, faults
 

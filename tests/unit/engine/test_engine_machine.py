@@ -19,7 +19,7 @@ from hypothesis.stateful import (
 )
 
 from core.engine.request import Status
-from core.testing.arithmetic import generate
+from core_testing.arithmetic import generate
 
 
 class EngineMachine(RuleBasedStateMachine):

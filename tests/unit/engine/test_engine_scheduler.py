@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from core.testing.arithmetic import generate
+from core_testing.arithmetic import generate
 
 VOCAB = 97
 LENGTHS = (1, 2, 3, 5, 8, 9, 13, 16, 21, 30, 33, 40)

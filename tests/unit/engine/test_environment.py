@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 
 from core.engine.environment import apply_environment
-from core.testing.tinymodels import tiny_llama
+from core_testing.tinymodels import tiny_llama
 
 NAMES = ("CORE_TEST_SPINS", "CORE_TEST_DYNAMIC")
 WANTED = {NAMES[0]: "10", NAMES[1]: "false"}

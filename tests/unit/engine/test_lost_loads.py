@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from core.testing.arithmetic import generate
+from core_testing.arithmetic import generate
 
 VOCAB = 97
 PREFIX = [i * 5 % VOCAB for i in range(40)]  # ten blocks of four

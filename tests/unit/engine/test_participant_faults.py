@@ -9,8 +9,8 @@ from core.api.errors import PluginError
 from core.api.participants import Participant, WorkerParticipant
 from core.engine.participants.stages import Stages
 from core.engine.step import BlockUpdate, StepPlan, StepResult
-from core.testing.arithmetic import generate
 from core.worker.participants.stages import WorkerStages
+from core_testing.arithmetic import generate
 
 VOCAB = 97
 NONE = np.zeros(0, np.int32)

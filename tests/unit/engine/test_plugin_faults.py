@@ -10,7 +10,7 @@ import pytest
 from core.engine.participants.stages import MOST_STATS
 from core.engine.policy import GuardedPolicy
 from core.plugins.faults import LIMIT
-from core.testing.arithmetic import generate
+from core_testing.arithmetic import generate
 
 VOCAB = 97
 PREFIX = [i * 5 % VOCAB for i in range(40)]  # ten blocks of four

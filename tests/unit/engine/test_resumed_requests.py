@@ -8,7 +8,7 @@ import pytest
 from core.engine.participants.compiling.pool import CompilePool, Compiler, PoolLimits
 from core.engine.participants.grammars import Grammar
 from core.engine.participants.structured import StructuredParticipant
-from core.testing.arithmetic import generate, next_token
+from core_testing.arithmetic import generate, next_token
 
 VOCAB = 97
 

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from core.api.participants import Participant
-from core.testing.arithmetic import generate
+from core_testing.arithmetic import generate
 
 LEFT, RIGHT, BOTH, NEITHER = 1, 2, 3, 4  # the first token of a prompt says what it needs: bit 0 left, bit 1 right
 VOCAB = 97

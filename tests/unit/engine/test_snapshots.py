@@ -7,7 +7,7 @@ import pytest
 
 from core.engine.rows import RowTable
 from core.engine.snapshots import Snapshots
-from core.testing.arithmetic import generate
+from core_testing.arithmetic import generate
 
 RECURRENT = {"snapshots": 16, "interval": 8}
 TEXT = [5, 1, 4, 2, 3, 0, 6, 7, 9, 8, 11, 10, 13, 12, 15, 14, 17, 16, 19, 18, 21, 20, 23, 22, 25, 24, 27, 26]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.engine.step_budget import Limits, shared_out
-from core.testing.arithmetic import generate
+from core_testing.arithmetic import generate
 
 BUDGET = 64
 PROMPT = list(range(16))

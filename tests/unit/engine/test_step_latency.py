@@ -14,7 +14,7 @@ from core.engine.latency import Allowance, LatencyTarget
 from core.engine.loop import EngineLoop
 from core.engine.step import TopLogprobs
 from core.engine.step_costs import StepCosts, StepWork
-from core.testing.arithmetic import ArithmeticExecutor, generate
+from core_testing.arithmetic import ArithmeticExecutor, generate
 
 TARGET = 0.2
 BLOCK = 32

@@ -13,7 +13,7 @@ from core.engine.participants.compiling.trial import begin
 from core.engine.participants.grammars import Grammar
 from core.engine.participants.structured import StructuredParticipant
 from core.plugins.handed import Handed
-from core.testing.arithmetic import generate, next_token
+from core_testing.arithmetic import generate, next_token
 
 VOCAB = 97
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from core.testing.arithmetic import generate
+from core_testing.arithmetic import generate
 
 VOCAB = 97
 PREFIX = [i * 5 % VOCAB for i in range(40)]  # ten blocks of four

@@ -21,7 +21,7 @@ from core.engine.tasks.base import Task
 from core.engine.tasks.generate import Generate
 from core.engine.tasks.pool import Pool, Pooling
 from core.engine.wire import Decoder, encode
-from core.testing.arithmetic import ArithmeticWorker
+from core_testing.arithmetic import ArithmeticWorker
 
 
 @dataclass

@@ -11,7 +11,7 @@ from core.engine.participants.grammars import Thinking
 from core.engine.participants.structured import StructuredParticipant
 from core.engine.participants.thinking import ThoughtLimit, last_place
 from core.engine.sampling import SamplingParams
-from core.testing.arithmetic import ArithmeticExecutor, ArithmeticWorker, generate, next_token
+from core_testing.arithmetic import ArithmeticExecutor, ArithmeticWorker, generate, next_token
 
 VOCAB = 97
 

@@ -22,7 +22,7 @@ from core.frontend.async_llm import AsyncLLM
 from core.frontend.conversation import Conversation
 from core.frontend.outputs import OutputProcessor
 from core.frontend.request import GenerationRequest
-from core.testing.served import served_app
+from core_testing.served import served_app
 
 USER = {"role": "user", "content": "hello end"}
 BODIES = {

@@ -18,7 +18,7 @@ from core.frontend.output_stream import OutputStream
 from core.server.http import HttpServer
 from core.server.listen import bind
 from core.server.wire import Wire
-from core.testing.served import served_app
+from core_testing.served import served_app
 
 TOKENS, STREAMS = 10, 4
 CASES = {

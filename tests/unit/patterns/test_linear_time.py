@@ -27,6 +27,7 @@ HF, PARSERS = (
     "plugins/tool_parsers/hf/src/core_plugin_parsers_hf",
     "plugins/tool_parsers/engine/src/core_plugin_parsers",
 )
+KIT = "plugins/commands/testing/src/core_testing/conformance"
 LLGUIDANCE = "plugins/structured_output/llguidance/src/core_plugin_llguidance"
 NAMES = f"{PARSERS}/named_calls.py: self.name"
 FAMILIES = ("core_plugin_parsers_json.families", "core_plugin_parsers_reasoning.families")
@@ -76,7 +77,7 @@ BOUNDED = {
     f"{TORCHAO}: name[3:]": "a checkpoint's, over its own modules' names",
     f"{TORCHAO}: name.removeprefix('re:') if name.startswith('re:') else ''": "compiled, and not matched",
     "core/cli/env.py: f'^{key}\\\\s*:\\\\s*(.*)$'": "over files of the system",
-    "core/testing/conformance/areas/routes.py: ''.join((_part(part) for part in parts))": "over a plugin's own routes",
+    f"{KIT}/areas/routes.py: ''.join((_part(part) for part in parts))": "over a plugin's own routes",
     "plugins/quantization/compressed_tensors/src/core_plugin_compressed_tensors/config.py: name[3:]": (
         "a checkpoint's, over its own modules' names"
     ),

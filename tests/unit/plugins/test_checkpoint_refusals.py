@@ -11,7 +11,7 @@ from core.api import CoreError
 from core.boot import Resolver, resolve
 from core.cli.main import main
 from core.config.resolved import ModelOptions, Options, SelectOptions
-from core.testing.tinymodels import tiny_llama
+from core_testing.tinymodels import tiny_llama
 
 INT8 = {"num_bits": 8, "type": "int", "symmetric": True, "strategy": "channel"}
 ROUNDED = {"num_bits": 8, "type": "int", "symmetric": True, "strategy": "token", "dynamic": True}

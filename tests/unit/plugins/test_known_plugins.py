@@ -29,7 +29,9 @@ def projects():
     for file in ROOT.glob("plugins/*/*/pyproject.toml"):
         project = tomllib.loads(file.read_text())["project"]
         points = project.get("entry-points", {})
-        found[project["name"]] = {group.removeprefix("core."): set(names) for group, names in points.items()}
+        found[project["name"]] = {
+            group.removeprefix("core."): set(names) for group, names in points.items() if group != "pytest11"
+        }
     return found
 
 

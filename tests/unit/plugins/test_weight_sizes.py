@@ -14,7 +14,7 @@ from core.boot import resolve
 from core.cli.main import main
 from core.config.resolved import ModelOptions, Options
 from core.plugins.weight_sizes import require_fitting
-from core.testing.tinymodels import tiny_llama
+from core_testing.tinymodels import tiny_llama
 
 REFUSED = {
     "rows": ({"vocab_size": 512}, "CORE-M200", "'vocab_size' 512"),

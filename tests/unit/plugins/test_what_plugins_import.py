@@ -10,6 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[3]
 PROJECTS = sorted(path.parent.relative_to(ROOT).as_posix() for path in ROOT.glob("plugins/*/*/pyproject.toml"))
 MORE = {
+    "plugins/commands/testing": "drives core's own engine, worker and server in tests",
     "plugins/executors/local": "runs the engine's own messages and worker in other processes",
     "plugins/platforms/accelerator": "its runs without a card are on the fake device",
     "plugins/tool_parsers/engine": "shares samples for the kit among parsers",
@@ -24,9 +25,9 @@ def imported(project: str) -> set[str]:
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
-            own = [name for name in names if name.split(".")[0] == "core"]
+            own = [name for name in names if name.split(".")[0] in ("core", "core_testing")]
             kit = file.name == "conformance.py"
-            found |= {name for name in own if not (kit and name.startswith("core.testing"))}
+            found |= {name for name in own if not (kit and name.startswith("core_testing"))}
     return found
 
 

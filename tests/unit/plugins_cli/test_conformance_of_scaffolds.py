@@ -11,12 +11,12 @@ import pytest
 
 from core.cli.main import main
 from core.plugins.kinds import KINDS
-from core.testing.conformance import Level
+from core_testing.conformance import Level
 
 KIT = """
 import json, sys
 from core.plugins.catalog import Catalogue
-from core.testing.conformance import Level, run
+from core_testing.conformance import Level, run
 
 mine = Catalogue([entry for entry in Catalogue.scan().every() if entry.name.startswith("my-")])
 quick = set(sys.argv[1:])

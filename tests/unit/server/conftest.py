@@ -34,7 +34,7 @@ from core.frontend.request import spelling
 from core.frontend.results import CompletionOutput, Logprob, RequestOutput
 from core.server.http import HttpServer
 from core.server.listen import bind
-from core.testing.served import served_app
+from core_testing.served import served_app
 
 FAULT = {"group": "core.schedulers", "name": "odd", "faults": 2, "last": "key() raised KeyError"}
 MODEL = "acme/tiny"

@@ -11,7 +11,7 @@ from core.frontend.async_llm import AsyncLLM
 from core.frontend.prompts import prompt_ids
 from core.frontend.request import GenerationRequest
 from core.server.interface import ServedLLM
-from core.testing.conformance.tools.route_bench import KitLLM
+from core_testing.conformance.tools.route_bench import KitLLM
 
 
 @pytest.mark.parametrize("kind", [AsyncLLM, KitLLM, None], ids=str)

@@ -12,7 +12,7 @@ from core_plugin_openai.routes import OpenAIRoutes
 
 from core.api import PluginError, RequestError, RouteResponse, RouteSpec
 from core.server.plugged import RouteTable, check_free
-from core.testing.served import served_app
+from core_testing.served import served_app
 
 SPEC = RouteSpec(name="own", impl="x:Y", api=1, summary="s", mounts=("/own", "/v1/own"), public=("/own/open",))
 PAGE = "https://app.example.com"

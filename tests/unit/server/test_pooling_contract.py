@@ -17,8 +17,8 @@ from core.frontend.inputs import InputProcessor
 from core.frontend.pooling.model import PooledVector, PoolingModel
 from core.server.plugged import RouteTable
 from core.server.plugged_client import ServedClient
-from core.testing.served import served_app
 from core.tokenizer.absent import NoTokenizer
+from core_testing.served import served_app
 
 EMBEDS = PoolingShape(normalize=False)
 SCORES = PoolingShape(task="classify", method="cls", labels=("match",), activation="sigmoid")

@@ -9,7 +9,7 @@ import pytest
 
 from core.api import ParserContext, Reasoning, Text, ToolArguments, ToolParserSpec, ToolStart
 from core.frontend.answering.parsing import answer_parser
-from core.testing.conformance.tools.messages import joined
+from core_testing.conformance.tools.messages import joined
 
 TAGS = {
     "qwen3": ("<think>", "</think>"),

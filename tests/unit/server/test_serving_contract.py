@@ -11,7 +11,7 @@ import pytest
 
 from core.api import ChatRequest, Dialect, Finish, Reply, RequestError, RouteResponse, RouteSpec, Text, TextRequest
 from core.api.bodies import Body, up_to
-from core.testing.served import served_app
+from core_testing.served import served_app
 
 SPEC = RouteSpec(name="said", impl="x:Y", api=1, summary="s", mounts=("/said",))
 CHAT = ChatRequest(messages=[{"role": "user", "content": "hi"}])

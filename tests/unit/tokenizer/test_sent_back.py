@@ -14,8 +14,8 @@ from core.api.errors import RequestError
 from core.boot import resolve
 from core.frontend.conversation import Conversation
 from core.frontend.overrides import options_with
-from core.testing import tinymodels
 from core.tokenizer.chat_template import ChatTemplate
+from core_testing import tinymodels
 
 SPECIAL = {"bos_token": "<s>", "eos_token": "</s>"}
 FOLDERS = (Path(core_plugin_decoder.__file__).parent / "templates", Path(__file__).with_name("templates"))

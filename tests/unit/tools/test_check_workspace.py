@@ -88,8 +88,8 @@ def test_listing_and_folders_must_agree(workspace: ModuleType, make: Callable[..
     make("one")
     edit(tmp_path / "requirements" / "cpu.txt", "schedulers/one", "schedulers/gone")
     assert workspace.check(tmp_path) == [
-        "plugins/schedulers/one is not listed in requirements/cpu.txt.",
-        "requirements/cpu.txt lists plugins/schedulers/gone, which is no distribution.",
+        "plugins/schedulers/one is not listed in requirements/cpu.txt or requirements/test.txt.",
+        "requirements/cpu.txt or requirements/test.txt lists plugins/schedulers/gone, which is no distribution.",
     ]
 
 

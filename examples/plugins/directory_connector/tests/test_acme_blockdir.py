@@ -17,7 +17,7 @@ from core import LLM, SamplingParams
 from core.api import BlockRef, ConfigError
 from core.boot import resolve
 from core.config.resolved import KVOptions, ModelOptions, Options, RuntimeOptions, SelectOptions
-from core.testing.tinymodels import tiny_llama
+from core_testing.tinymodels import tiny_llama
 
 GREEDY = SamplingParams(temperature=0.0, max_tokens=8, ignore_eos=True)
 PROMPTS = [{"prompt_token_ids": [3 + (i * 7 + start) % 90 for i in range(45)]} for start in (0, 1)]

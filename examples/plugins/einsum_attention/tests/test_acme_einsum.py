@@ -11,7 +11,7 @@ from core import LLM, SamplingParams
 from core.api import AttentionContext, AttentionSite
 from core.boot import resolve
 from core.config.resolved import ModelOptions, Options
-from core.testing.tinymodels import tiny_model
+from core_testing.tinymodels import tiny_model
 
 GREEDY = SamplingParams(temperature=0.0, max_tokens=16, ignore_eos=True)
 PROMPTS = [{"prompt_token_ids": [3 + (i * 29 + length) % 90 for i in range(length)]} for length in (1, 7, 16, 33, 70)]

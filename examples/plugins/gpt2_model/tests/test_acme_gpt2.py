@@ -13,7 +13,7 @@ from transformers import GPT2LMHeadModel
 
 from core import LLM, SamplingParams
 from core.api import CheckpointError
-from core.testing.tinymodels import VOCAB_SIZE, tiny_tokenizer
+from core_testing.tinymodels import VOCAB_SIZE, tiny_tokenizer
 
 PROMPT = [(7 * index * index + 3 * index + 11) % VOCAB_SIZE for index in range(40)]
 SIZES = {"vocab_size": VOCAB_SIZE, "n_positions": 128, "n_embd": 48, "n_layer": 3, "n_head": 4}

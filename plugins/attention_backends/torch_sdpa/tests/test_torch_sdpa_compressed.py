@@ -10,7 +10,7 @@ from core_plugin_torch_sdpa.backend import TorchSdpaBackend
 
 from core.api.attention import AttentionContext, BatchView, CompressedSite, PickSite
 from core.api.facets import StepShape
-from core.testing.conformance.tools.plain import PlainAttention
+from core_testing.conformance.tools.plain import PlainAttention
 
 CPU = torch.device("cpu")
 SIZE, RATIO, PICKS = 8, 4, 3

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from core.testing.tinyhub import TinyHub
+from core_testing.tinyhub import TinyHub
 
 
 @pytest.fixture

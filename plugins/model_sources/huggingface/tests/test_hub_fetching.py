@@ -22,7 +22,7 @@ from core_plugin_huggingface.meter import Meter
 from core_plugin_huggingface.reference import parse
 
 from core.api import Access, CheckpointError
-from core.testing.tinyhub import TinyRepo
+from core_testing.tinyhub import TinyRepo
 
 pytestmark = pytest.mark.covers("CLI-05")
 

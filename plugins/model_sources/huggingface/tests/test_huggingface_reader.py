@@ -16,7 +16,7 @@ from core_plugin_huggingface.reader import SafetensorsReader
 from safetensors.torch import load_file, save_file
 
 from core.api import CheckpointError
-from core.testing.tinymodels import tiny_llama
+from core_testing.tinymodels import tiny_llama
 
 READER = SafetensorsReader()
 

@@ -6,7 +6,7 @@ import pytest
 from core_plugin_huggingface.sentence import read_pooling
 
 from core.api.errors import CheckpointError
-from core.testing.tinyencoders import sentence_files
+from core_testing.tinyencoders import sentence_files
 
 
 def modules(folder, *kinds, path=""):

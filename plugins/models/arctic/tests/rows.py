@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from core.testing.families import TinyFamily
-from core.testing.reference_decoder import Reference, ReferenceDecoder, sizes_of
+from core_testing.families import TinyFamily
+from core_testing.reference_decoder import Reference, ReferenceDecoder, sizes_of
 
 
 class Gated(nn.Module):

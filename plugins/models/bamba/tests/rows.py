@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from core.testing.families import TinyFamily
+from core_testing.families import TinyFamily
 
 _SIZES = {"mamba_n_heads": 8, "mamba_d_state": 12, "mamba_chunk_size": 16}
 _NATIVE = {"hidden_size": 128, "mamba_d_head": "auto"}

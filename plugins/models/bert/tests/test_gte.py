@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from core import LLM, PoolingParams
 from core.api import CheckpointError
 from core.ops.rotary import inverse_frequencies
-from core.testing.tinyencoders import reference_encoder, tiny_encoder
+from core_testing.tinyencoders import reference_encoder, tiny_encoder
 
 IDS = [5 + 3 * index % 300 for index in range(40)]
 RAW = PoolingParams(normalize=False, use_activation=False)

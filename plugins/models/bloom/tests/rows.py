@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from core.testing.families import TinyFamily
+from core_testing.families import TinyFamily
 
 _WITHOUT = dict.fromkeys(
     ("intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "max_position_embeddings")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from core.testing.reference_decoder import Reference, ReferenceDecoder, sizes_of
+from core_testing.reference_decoder import Reference, ReferenceDecoder, sizes_of
 
 
 def blocks(config):

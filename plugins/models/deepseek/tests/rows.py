@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from core.testing.families import TinyFamily
+from core_testing.families import TinyFamily
 
 _LATENT = {
     "kv_lora_rank": 24,

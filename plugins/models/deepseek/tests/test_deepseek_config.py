@@ -14,7 +14,7 @@ from core.api import CheckpointError
 from core.boot import resolve
 from core.config.resolved import KVOptions, ModelOptions, Options, RuntimeOptions
 from core.engine.client import open_sync
-from core.testing.families import TinyFamily
+from core_testing.families import TinyFamily
 
 SMALL = {
     "architectures": ["DeepseekV3ForCausalLM"],

@@ -21,9 +21,9 @@ from core.boot import resolve
 from core.config.resolved import KVOptions, ModelOptions, Options, RuntimeOptions, SelectOptions
 from core.engine.client import open_sync
 from core.plugins.attention import block_size_of
-from core.testing.conformance.tools.decoder import Decoder, Track
-from core.testing.conformance.tools.tiny_cases import BLOCK_SIZE, TinyCase
-from core.testing.families import logits_of
+from core_testing.conformance.tools.decoder import Decoder, Track
+from core_testing.conformance.tools.tiny_cases import BLOCK_SIZE, TinyCase
+from core_testing.families import logits_of
 
 MAKERS = {
     "architectures": ["DeepseekV4ForCausalLM"],

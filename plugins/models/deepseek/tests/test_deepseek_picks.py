@@ -18,11 +18,11 @@ from core.config.resolved import KVOptions, ModelOptions, Options, RuntimeOption
 from core.engine.client import open_sync
 from core.engine.messages import Add
 from core.engine.sampling import SamplingParams
-from core.testing.conformance.tools import tiny_cases
-from core.testing.conformance.tools.decoder import BLOCK_SIZE, Decoder, Track
-from core.testing.conformance.tools.tiny_cases import TinyCase
-from core.testing.families import TinyFamily, logits_of
-from core.testing.ranks import run_ranks
+from core_testing.conformance.tools import tiny_cases
+from core_testing.conformance.tools.decoder import BLOCK_SIZE, Decoder, Track
+from core_testing.conformance.tools.tiny_cases import TinyCase
+from core_testing.families import TinyFamily, logits_of
+from core_testing.ranks import run_ranks
 
 SMALL = {
     "architectures": ["DeepseekV32ForCausalLM"],

@@ -8,10 +8,10 @@ import pytest
 import torch
 from core_plugin_deepseek.family import DeepSeek
 
-from core.testing.conformance.tools.decoder import BLOCK_SIZE, Decoder, Track
-from core.testing.conformance.tools.tiny_cases import TinyCase
-from core.testing.families import TinyFamily
-from core.testing.ranks import run_ranks
+from core_testing.conformance.tools.decoder import BLOCK_SIZE, Decoder, Track
+from core_testing.conformance.tools.tiny_cases import TinyCase
+from core_testing.families import TinyFamily
+from core_testing.ranks import run_ranks
 
 SUBJECT = SimpleNamespace(impl=lambda: DeepSeek, device="cpu")
 PROMPT = [(7 * index * index + 3 * index + 11) % 300 for index in range(20)]

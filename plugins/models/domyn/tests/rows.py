@@ -7,8 +7,8 @@ from functools import partial
 from torch import nn
 from torch.nn import functional
 
-from core.testing.families import TinyFamily
-from core.testing.reference_decoder import Reference, ReferenceDecoder, sizes_of
+from core_testing.families import TinyFamily
+from core_testing.reference_decoder import Reference, ReferenceDecoder, sizes_of
 
 ACTIVATIONS = {None: functional.silu, "gelu_pytorch_tanh": partial(functional.gelu, approximate="tanh")}
 

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from core.testing.families import TinyFamily
+from core_testing.families import TinyFamily
 
 
 def unit(x):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from core.testing.families import TinyFamily
+from core_testing.families import TinyFamily
 
 _HEADS = {"head_dim": 20, "query_pre_attn_scalar": 24}
 _WINDOWED = {**_HEADS, "sliding_window": 6, "num_hidden_layers": 4}

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from core import LLM, SamplingParams
-from core.testing.tinymodels import VOCAB_SIZE, reference_model, tiny_model
+from core_testing.tinymodels import VOCAB_SIZE, reference_model, tiny_model
 
 COUNT = 20
 SIZES = (50, 37, 9, 25, 2)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from core import LLM, PoolingParams
-from core.testing.tinymodels import random_model, tiny_tokenizer
+from core_testing.tinymodels import random_model, tiny_tokenizer
 
 RAW = PoolingParams(normalize=False, use_activation=False)
 IDS = [5 + 3 * index % 300 for index in range(40)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
-from core.testing.families import TinyFamily
+from core_testing.families import TinyFamily
 
 _spec = spec_from_file_location("reference_chatglm", Path(__file__).with_name("reference_chatglm.py"))
 _chatglm = module_from_spec(_spec)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from core.testing.families import TinyFamily
+from core_testing.families import TinyFamily
 
 _HUNYUAN = {"model_type": "hunyuan_v1_dense", "head_dim": 24}
 _ALPHA = {"type": "dynamic", "alpha": 50.0, "factor": 1.0, "beta_fast": 32, "beta_slow": 1, "mscale": 1.0}

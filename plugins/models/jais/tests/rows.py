@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from core.testing.families import TinyFamily
+from core_testing.families import TinyFamily
 
 ROWS = [
     TinyFamily("jais2", "Jais2ForCausalLM", {"model_type": "jais2", "eos_token_id": 2}),

@@ -6,8 +6,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from core.testing.families import TinyFamily
-from core.testing.reference_decoder import Reference, ReferenceDecoder, sizes_of
+from core_testing.families import TinyFamily
+from core_testing.reference_decoder import Reference, ReferenceDecoder, sizes_of
 
 
 class Grouped(nn.Module):

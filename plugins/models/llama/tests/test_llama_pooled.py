@@ -14,7 +14,7 @@ from torch import nn
 
 from core import LLM, PoolingParams
 from core.api import CheckpointError
-from core.testing.tinymodels import reference_model, tiny_model
+from core_testing.tinymodels import reference_model, tiny_model
 
 IDS = [5 + 3 * index % 300 for index in range(40)]
 RAW = PoolingParams(normalize=False, use_activation=False)

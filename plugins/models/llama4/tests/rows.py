@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from core.testing.families import TinyFamily
+from core_testing.families import TinyFamily
 
 _LLAMA4 = {
     "model_type": "llama4_text",

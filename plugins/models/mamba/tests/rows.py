@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from core.testing.families import TinyFamily
+from core_testing.families import TinyFamily
 
 ROWS = [
     TinyFamily("mamba", "MambaForCausalLM", {"model_type": "mamba", "state_size": 6}, native={}),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from core.testing.families import TinyFamily
-from core.testing.reference_decoder import Reference, ReferenceDecoder, renamed, sizes_of
+from core_testing.families import TinyFamily
+from core_testing.reference_decoder import Reference, ReferenceDecoder, renamed, sizes_of
 
 _FACTORS = {"scale_emb": 6, "scale_depth": 1.4, "dim_model_base": 24}
 

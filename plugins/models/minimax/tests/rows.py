@@ -7,7 +7,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
-from core.testing.families import TinyFamily
+from core_testing.families import TinyFamily
 
 _spec = spec_from_file_location("reference_text01", Path(__file__).with_name("reference_text01.py"))
 _text01 = module_from_spec(_spec)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from core.testing.families import TinyFamily
+from core_testing.families import TinyFamily
 
 ROWS = [
     TinyFamily("mixtral", "MixtralForCausalLM", {"model_type": "mixtral", "num_local_experts": 5}),

@@ -7,8 +7,8 @@ import json
 import torch
 from torch import nn
 
-from core.testing.families import TinyFamily
-from core.testing.reference_decoder import renamed
+from core_testing.families import TinyFamily
+from core_testing.reference_decoder import renamed
 
 
 class Headed(nn.Module):

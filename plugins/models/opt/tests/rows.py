@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from core.testing.families import TinyFamily
+from core_testing.families import TinyFamily
 
 _SIZES = {"model_type": "opt", "intermediate_size": None, "num_key_value_heads": None, "ffn_dim": 88}
 _WIDE = {"hidden_size": 64}

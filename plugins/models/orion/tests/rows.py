@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from core.testing.families import TinyFamily
-from core.testing.reference_decoder import Reference, ReferenceDecoder, renamed, sizes_of
+from core_testing.families import TinyFamily
+from core_testing.reference_decoder import Reference, ReferenceDecoder, renamed, sizes_of
 
 
 def reference(config):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from core.testing.families import TinyFamily
+from core_testing.families import TinyFamily
 
 _PHI = {"model_type": "phi", "partial_rotary_factor": 0.4, "num_key_value_heads": None}
 _LONG = {

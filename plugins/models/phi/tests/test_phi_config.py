@@ -7,7 +7,7 @@ import json
 import pytest
 from core_plugin_phi.phi3 import read
 
-from core.testing.families import TinyFamily
+from core_testing.families import TinyFamily
 
 
 @pytest.mark.parametrize("name", ["su", "yarn", "longrope"])

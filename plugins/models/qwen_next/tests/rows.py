@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from core.testing.families import TinyFamily
+from core_testing.families import TinyFamily
 
 _LINEAR = {
     "linear_num_key_heads": 2,

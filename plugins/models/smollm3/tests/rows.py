@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from core.testing.families import TinyFamily
+from core_testing.families import TinyFamily
 
 ROWS = [
     TinyFamily("smollm3", "SmolLM3ForCausalLM", {"model_type": "smollm3", "num_hidden_layers": 5}),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from core.testing.families import TinyFamily
+from core_testing.families import TinyFamily
 
 ROWS = [
     TinyFamily("starcoder2", "Starcoder2ForCausalLM", {"model_type": "starcoder2", "sliding_window": 13}),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import math
 
-from core.testing.families import TinyFamily
-from core.testing.reference_decoder import Reference, ReferenceDecoder, renamed, sizes_of
+from core_testing.families import TinyFamily
+from core_testing.reference_decoder import Reference, ReferenceDecoder, renamed, sizes_of
 
 _BLOOM = renamed(
     ("self_attn.q_proj", "self_attention.query"),

@@ -18,7 +18,7 @@ from core.config.resolved import KVOptions, ModelOptions, Options, RuntimeOption
 from core.engine.client import open_sync
 from core.engine.messages import Add
 from core.engine.sampling import SamplingParams
-from core.testing.families import TinyFamily
+from core_testing.families import TinyFamily
 
 BRIDGE = "transformers-bridge"
 PROMPTS = [[5, 6, 7, 8] * 6, [40, 41, 42, 9, 5, 6]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from core.testing.families import TinyFamily
+from core_testing.families import TinyFamily
 
 _SIZES = {"model_type": "zamba2", "n_mamba_heads": 8, "mamba_d_state": 12, "chunk_size": 16}
 _NATIVE = {"hidden_size": 128}

@@ -19,7 +19,7 @@ from core_plugin_accelerator.uploads import PinnedUploads
 
 from core.api import StepShape
 from core.api.errors import DEVICE_LOST, EngineError
-from core.testing.fakedevice.module import FakeModule
+from core_testing.fakedevice.module import FakeModule
 
 CPU = torch.device("cpu")
 GIB, MIB = 2**30, 2**20

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from core.api import CheckpointError
 from core.ops.products import opened
-from core.testing.conformance.tools.parts import plain_part
+from core_testing.conformance.tools.parts import plain_part
 
 from .test_native_gemm import assert_close, dtypes, shapes, small
 from .test_products import NOISE, ONE, forms_of

@@ -14,9 +14,9 @@ from core_plugin_unquantized.plain import Plain
 
 from core import LLM, SamplingParams
 from core.api import LayerSite, QuantContext, WeightForm
-from core.testing.conformance.tools.parts import plain_part
-from core.testing.layers import PlainTensor, fill, make_layer
-from core.testing.tinymodels import tiny_llama
+from core_testing.conformance.tools.parts import plain_part
+from core_testing.layers import PlainTensor, fill, make_layer
+from core_testing.tinymodels import tiny_llama
 
 from .weights import PRODUCTS, error, make, packed
 

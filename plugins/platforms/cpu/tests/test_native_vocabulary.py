@@ -19,7 +19,7 @@ from core.config.resolved import KVOptions, ModelOptions, Options, RuntimeOption
 from core.engine.client import open_sync
 from core.engine.messages import Add
 from core.engine.sampling import SamplingParams
-from core.testing.families import TinyFamily
+from core_testing.families import TinyFamily
 
 pytestmark = pytest.mark.skipif(not library.available(), reason=f"no native library: {library.reason()}")
 

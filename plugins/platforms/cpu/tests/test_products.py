@@ -14,7 +14,7 @@ from core_plugin_cpu.native.record import record
 from core_plugin_cpu.products.refine import product
 
 from core.api import CheckpointError, KernelRequest, LayerSite, ProbeResult, WeightForm
-from core.testing.conformance.tools.parts import plain_part
+from core_testing.conformance.tools.parts import plain_part
 
 from .weights import (
     BLOCKS,

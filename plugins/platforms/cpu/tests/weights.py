@@ -13,7 +13,7 @@ from core_plugin_cpu.products.tables import VALUES
 
 from core.api import Part, ProductPlace, WeightForm
 from core.ops.products import ReferenceProduct, opened
-from core.testing.conformance.tools.parts import random_part
+from core_testing.conformance.tools.parts import random_part
 
 from .stored import FEW_BITS, decoded, stored_blocks
 

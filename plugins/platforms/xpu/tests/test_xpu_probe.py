@@ -195,7 +195,7 @@ def test_a_torch_without_xccl_is_one_warning_and_an_error_where_ranks_are_asked_
     ("name", "kept"), [("Intel(R) Arc(TM) B580 Graphics", CLIENT_RESERVE), ("Intel(R) Data Center GPU Max 1100", 0)]
 )
 def test_a_client_card_keeps_memory_for_its_driver(opened, monkeypatch, name, kept):
-    monkeypatch.setattr("core.testing.fakedevice.module.FakeModule.get_device_name", lambda self, index: name)
+    monkeypatch.setattr("core_testing.fakedevice.module.FakeModule.get_device_name", lambda self, index: name)
     opened.open(threads=None, seed=0, index=0)
     memory = opened.memory()
     assert memory.total - memory.free == kept and CLIENT_RESERVE >= 128 * 2**20

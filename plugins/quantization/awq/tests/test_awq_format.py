@@ -9,8 +9,8 @@ from core_plugin_awq.scheme import AWQFormat, unpack_fast
 from safetensors.torch import load_file
 
 from core.api import PLAIN, CheckpointError, LayerSite, QuantContext, WeightForm
-from core.testing.layers import sample_layer
-from core.testing.samples import compare_sample, redescribed
+from core_testing.layers import sample_layer
+from core_testing.samples import compare_sample, redescribed
 
 CONFIG = {"bits": 4, "group_size": 32, "version": "gemm", "modules_to_not_convert": ["left.out"]}
 ROUND = {"quant_method": "auto-round", "packing_format": "auto_round:auto_awq"}

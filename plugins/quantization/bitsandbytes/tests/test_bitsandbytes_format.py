@@ -12,8 +12,8 @@ from core_plugin_bitsandbytes.scheme import BitsAndBytes
 from core_plugin_bitsandbytes.state import TABLES
 
 from core.api import PLAIN, CheckpointError, LayerSite, ProbeResult, QuantContext, QuantRequest
-from core.testing.layers import sample_layer
-from core.testing.samples import compare_sample, redescribed
+from core_testing.layers import sample_layer
+from core_testing.samples import compare_sample, redescribed
 
 SAMPLES = {one.name: one for one in samples()}
 LINEAR = LayerSite("linear", "model.layers.0.mlp.gate_proj", 128, (("", 8),))

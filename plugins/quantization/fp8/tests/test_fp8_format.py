@@ -15,9 +15,9 @@ from safetensors.torch import load_file
 
 from core.api import PLAIN, CheckpointError, CheckpointInfo, LayerSite, ProbeResult, QuantContext, QuantRequest
 from core.ops.rounding import rounded
-from core.testing.conformance import CheckpointSample
-from core.testing.layers import sample_layer
-from core.testing.samples import compare_sample, redescribed
+from core_testing.conformance import CheckpointSample
+from core_testing.layers import sample_layer
+from core_testing.samples import compare_sample, redescribed
 
 SAMPLES = {one.name: one for one in samples() if isinstance(one, CheckpointSample)}
 BLOCKS = {"quant_method": "fp8", "weight_block_size": [128, 128]}

@@ -13,7 +13,7 @@ from core_plugin_gguf.scheme import GGUFFormat
 from gguf import GGMLQuantizationType as Kind
 
 from core.api import PLAIN, LayerSite, ProbeResult, QuantContext, QuantRequest, WeightForm
-from core.testing.layers import PlainTensor, fill, make_layer
+from core_testing.layers import PlainTensor, fill, make_layer
 
 PARTS = (("gate_proj", 96), ("up_proj", 96))
 MLP = LayerSite("linear", "model.layers.0.mlp", 64, PARTS)

@@ -8,8 +8,8 @@ from core_plugin_gptq.conformance import samples
 from core_plugin_gptq.scheme import GPTQFormat
 
 from core.api import PLAIN, CheckpointError, LayerSite, QuantContext
-from core.testing.layers import PlainTensor, sample_layer
-from core.testing.samples import compare_sample, redescribed
+from core_testing.layers import PlainTensor, sample_layer
+from core_testing.samples import compare_sample, redescribed
 
 CONFIG = {"bits": 4, "group_size": 32, "modules_to_not_convert": ["left.out"]}
 SAMPLES = {one.name: one for one in samples()}

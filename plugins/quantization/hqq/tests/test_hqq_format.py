@@ -15,8 +15,8 @@ from safetensors.torch import load_file
 from core.api import PLAIN, CheckpointError, LayerSite, ProbeResult, QuantContext, QuantRequest
 from core.api.ranks import Ranks
 from core.layers.roles import Roles
-from core.testing.layers import PlainTensor, fill, make_layer, sample_layer
-from core.testing.samples import compare_sample, redescribed
+from core_testing.layers import PlainTensor, fill, make_layer, sample_layer
+from core_testing.samples import compare_sample, redescribed
 
 SAMPLES = {one.name: one for one in samples()}
 LINEAR = LayerSite("linear", "model.layers.0.mlp.gate_proj", 128, (("", 8),))

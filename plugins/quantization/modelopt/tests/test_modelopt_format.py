@@ -13,8 +13,8 @@ from core_plugin_modelopt.scheme import ModelOpt
 
 from core.api import PLAIN, CheckpointError, LayerSite, ProbeResult, QuantContext, QuantRequest
 from core.ops.rounding import rounded
-from core.testing.layers import sample_layer
-from core.testing.samples import compare_sample, redescribed
+from core_testing.layers import sample_layer
+from core_testing.samples import compare_sample, redescribed
 
 SAMPLES = {one.name: one for one in samples()}
 FIXED = {"NVFP4": 0.002, "FP8": 0.01}

@@ -19,9 +19,9 @@ from safetensors.torch import load_file, save_file
 from core import LLM, SamplingParams
 from core.api import PLAIN, CheckpointError, LayerSite, ProbeResult, QuantContext, QuantRequest
 from core.ops.rounding import rounded
-from core.testing.families import TinyFamily
-from core.testing.layers import sample_layer
-from core.testing.samples import compare_sample, redescribed
+from core_testing.families import TinyFamily
+from core_testing.layers import sample_layer
+from core_testing.samples import compare_sample, redescribed
 
 SAMPLES = {one.name: one for one in samples()}
 ROUNDS = {"MXFP4": None, "MXFP4, activations too": "e2m1:32", "MXFP8": None, "MXFP8, activations too": "float8:32"}

@@ -35,10 +35,10 @@ from core_plugin_torchao.scheme import TorchAO
 
 from core.api import PLAIN, CheckpointError, LayerSite, ProbeResult, QuantContext, QuantRequest, WeightRules
 from core.ops.rounding import rounded
-from core.testing.layers import PlainTensor, make_layer, sample_layer
-from core.testing.samples import compare_sample, redescribed
 from core.worker.loading.fill import WeightFiller
 from core.worker.loading.names import NameMap
+from core_testing.layers import PlainTensor, make_layer, sample_layer
+from core_testing.samples import compare_sample, redescribed
 
 SAMPLES = {one.name: one for one in samples()}
 ROUNDS = (

@@ -9,7 +9,7 @@ from core_plugin_unquantized.manifest import INT4
 
 from core.api import PLAIN, LayerSite, QuantContext
 from core.ops.products import opened
-from core.testing.layers import PlainTensor, fill, make_layer
+from core_testing.layers import PlainTensor, fill, make_layer
 
 
 def context(**options):

@@ -14,7 +14,7 @@ from core_plugin_unquantized.plain import Plain
 
 from core.api import PLAIN, LayerSite, ProbeResult, QuantContext, QuantRequest
 from core.ops.rounding import rounded
-from core.testing.layers import PlainTensor, fill, make_layer
+from core_testing.layers import PlainTensor, fill, make_layer
 
 PARTS = (("gate_proj", 3), ("up_proj", 5))
 MLP = LayerSite("linear", "mlp", 4, PARTS, bias=True)

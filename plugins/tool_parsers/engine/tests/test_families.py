@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from core.api import ParserContext, Reasoning, Text, ToolArguments, ToolEnd, ToolParserSpec, ToolStart
 from core.api.parsers import ParseEvent
-from core.testing.conformance import ParserSample
+from core_testing.conformance import ParserSample
 
 PACKAGES = ("json", "xml", "python", "reasoning")
 

@@ -11,7 +11,7 @@ import pytest
 from core_plugin_parsers.tags import UNDECIDED, Finder
 
 from core.api import ParserContext, ToolParserSpec
-from core.testing.conformance import ParserSample
+from core_testing.conformance import ParserSample
 
 PIECE = 24
 SHORT, LONG = 6000, 24000  # the longest tag that is waited for is far shorter

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from core.api import CheckpointError, ParserContext, Reasoning, Text, ThinkingTags, ToolArguments, ToolStart
 from core.api.parsers import ParseEvent
-from core.testing.conformance.tools.messages import joined, require_well_formed
+from core_testing.conformance.tools.messages import joined, require_well_formed
 
 SAMPLES = list(samples())
 

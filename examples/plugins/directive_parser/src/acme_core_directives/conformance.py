@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from core.api import Reasoning, Text, ToolArguments, ToolEnd, ToolStart
-from core.testing.conformance import ParserSample
+from core_testing.conformance import ParserSample
 
 
 def samples() -> Iterator[ParserSample]:

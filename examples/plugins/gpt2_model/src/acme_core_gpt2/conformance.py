@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from core.testing.conformance import ModelSample
+from core_testing.conformance import ModelSample
 
 
 def samples() -> Iterator[ModelSample]:

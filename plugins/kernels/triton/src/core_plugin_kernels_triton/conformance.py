@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from core.testing.conformance import ReferenceDevice
 from core_plugin_kernels_triton.compat import INTERPRETED
+from core_testing.conformance import ReferenceDevice
 
 
 def samples() -> Iterator[ReferenceDevice]:

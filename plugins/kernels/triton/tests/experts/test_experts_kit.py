@@ -2,7 +2,7 @@
 
 import pytest
 
-from core.testing.conformance import Level, run
+from core_testing.conformance import Level, run
 
 STORED = ("triton_stored_experts_in", "triton_stored_experts_out")
 

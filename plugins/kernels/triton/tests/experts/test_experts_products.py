@@ -7,7 +7,7 @@ from core_plugin_kernels_triton.experts.sort import by_expert
 
 from core.api import PLAIN, LayerSite, ProductPlace
 from core.ops import experts as reference
-from core.testing.conformance.tools.parts import plain_part
+from core_testing.conformance.tools.parts import plain_part
 
 CPU = torch.device("cpu")
 TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 0.02, torch.float16: 0.003}

@@ -13,7 +13,7 @@ from core_plugin_kernels_triton.products.refine import product as refine
 from core.api import CoreError, LayerSite, ProbeResult, ProductPlace
 from core.api.kernels import KernelRequest
 from core.ops.experts import ReferenceExpertsIn, ReferenceExpertsOut
-from core.testing.conformance.tools.parts import plain_part
+from core_testing.conformance.tools.parts import plain_part
 
 from ..products.bench import activations, bordered, inputs_of, off, same_bits
 from ..products.weights import BLOCKS, FORMS, GROUPS, INT8, TABLES, Exact, e2m1, float8, ints, weights

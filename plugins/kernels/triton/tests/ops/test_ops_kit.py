@@ -4,7 +4,7 @@ import pytest
 from core_plugin_kernels_triton.ops import spec
 
 from core.api.descriptors import KernelSpec
-from core.testing.conformance import Level, run
+from core_testing.conformance import Level, run
 
 KERNELS = sorted(one.name for one in vars(spec).values() if isinstance(one, KernelSpec))
 

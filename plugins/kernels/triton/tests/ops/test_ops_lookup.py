@@ -5,7 +5,7 @@ import torch
 from core_plugin_kernels_triton.ops.lookup import Lookup
 
 from core.api import PLAIN, LayerSite, ProductPlace
-from core.testing.conformance.tools.parts import plain_part
+from core_testing.conformance.tools.parts import plain_part
 
 CPU = torch.device("cpu")
 

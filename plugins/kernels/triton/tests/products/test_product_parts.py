@@ -5,7 +5,7 @@ import torch
 from core_plugin_kernels_triton.products.layers import StoredProduct
 
 from core.api import CoreError, Part, WeightForm
-from core.testing.conformance.tools.parts import plain_part
+from core_testing.conformance.tools.parts import plain_part
 
 from .bench import INPUTS, activations, bordered, inputs_of, off, same_bits
 from .weights import BLOCKS, FORMS, INT8, TABLES, due, e2m1, filled, float8, ints, place, weights

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from core.testing.conformance import OptionsSample
+from core_testing.conformance import OptionsSample
 
 
 def samples() -> Iterator[OptionsSample]:

@@ -10,8 +10,8 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from core.testing.conformance import CheckpointSample, Sample, SourceSample
-from core.testing.tinymodels import tiny_tokenizer
+from core_testing.conformance import CheckpointSample, Sample, SourceSample
+from core_testing.tinymodels import tiny_tokenizer
 
 
 def samples() -> Iterator[Sample]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from core.testing.conformance import SourceSample
 from core_plugin_smollm2.source import DISTRIBUTION, PACKAGE
+from core_testing.conformance import SourceSample
 
 
 def samples() -> Iterator[SourceSample]:

@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
-from core.testing.fakedevice.module import FakeModule
 from core_plugin_accelerator.platform import AcceleratorPlatform
+from core_testing.fakedevice.module import FakeModule
 
 
 def stand_in(kind: type[AcceleratorPlatform], options: dict[str, Any] | None = None) -> AcceleratorPlatform:

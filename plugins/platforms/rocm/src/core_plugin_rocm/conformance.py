@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from core_plugin_accelerator.stand_in import stand_in
 
-from core.testing.conformance import StandInRuntime
 from core_plugin_rocm.platform import RocmPlatform
+from core_testing.conformance import StandInRuntime
 
 
 def samples() -> Iterator[StandInRuntime]:

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from core.api import LayerSite
-from core.testing.conformance import CheckpointSample, quantized_sample
 from core_plugin_bitsandbytes.state import TABLES
+from core_testing.conformance import CheckpointSample, quantized_sample
 
 
 def _sites(inputs: int) -> tuple[LayerSite, ...]:

@@ -12,7 +12,7 @@ from gguf import GGMLQuantizationType as Kind
 from torch import Tensor
 
 from core.api import LayerSite
-from core.testing.conformance import CheckpointSample
+from core_testing.conformance import CheckpointSample
 
 _HIDDEN, _HEADS, _WIDE, _VOCABULARY = 64, 4, 96, 300
 _LARGE = 1024

@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from core.api import LayerSite
-from core.testing.conformance import CheckpointSample
+from core_testing.conformance import CheckpointSample
 
 _SITES = (
     LayerSite("embedding", "model.embed_tokens", 64, (("", 40),)),

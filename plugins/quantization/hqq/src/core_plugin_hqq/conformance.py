@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from core.api import LayerSite
-from core.testing.conformance import CheckpointSample, quantized_sample
+from core_testing.conformance import CheckpointSample, quantized_sample
 
 _LARGE = (LayerSite("linear", "model.layers.0.mlp.down_proj", 1024, (("", 1024),)),)
 _COUNTS = {8: 1, 4: 2, 3: 10, 2: 4, 1: 8}

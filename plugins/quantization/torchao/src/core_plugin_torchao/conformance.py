@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from core.api import LayerSite
-from core.testing.conformance import CheckpointSample, quantized_sample
+from core_testing.conformance import CheckpointSample, quantized_sample
 
 _SITES = (
     LayerSite("embedding", "model.embed_tokens", 128, (("", 40),)),

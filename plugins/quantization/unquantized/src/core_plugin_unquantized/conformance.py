@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from core.testing.conformance import RoundingSample
+from core_testing.conformance import RoundingSample
 
 if TYPE_CHECKING:
     from torch import Tensor

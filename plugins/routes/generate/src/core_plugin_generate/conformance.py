@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from core.testing.conformance import RouteSample, Sample
+from core_testing.conformance import RouteSample, Sample
 
 
 def samples() -> Iterator[Sample]:

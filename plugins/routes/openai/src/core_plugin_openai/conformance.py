@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from core.testing.conformance import RouteSample, Sample
+from core_testing.conformance import RouteSample, Sample
 
 _CHAT = "/v1/chat/completions"
 _HELLO: dict[str, Any] = {"model": "kit", "max_tokens": 8, "messages": [{"role": "user", "content": "hi"}]}

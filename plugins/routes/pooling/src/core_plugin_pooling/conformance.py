@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from core.testing.conformance import RouteSample, Sample
+from core_testing.conformance import RouteSample, Sample
 
 _REQUESTS: Mapping[str, Mapping[str, Any]] = {
     "/v1/embeddings": {"input": "hi"},

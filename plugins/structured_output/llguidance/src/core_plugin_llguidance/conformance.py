@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from core.testing.conformance import EBNF, LARK, GrammarSample
+from core_testing.conformance import EBNF, LARK, GrammarSample
 
 
 def samples() -> Iterator[GrammarSample]:

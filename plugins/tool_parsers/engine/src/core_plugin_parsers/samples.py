@@ -8,7 +8,7 @@ from typing import Any
 
 from core.api import Reasoning, Text, ToolArguments, ToolEnd, ToolStart
 from core.api.parsers import ParseEvent
-from core.testing.conformance import ParserSample
+from core_testing.conformance import ParserSample
 
 Arguments = Mapping[str, Any]
 Writer = Callable[[Sequence[tuple[str, Arguments]]], str]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from core.api import Reasoning, Text, ToolArguments, ToolEnd, ToolStart
 from core.api.parsers import ParseEvent
-from core.testing.conformance import ParserSample
+from core_testing.conformance import ParserSample
 
 _WEATHER = (
     '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Paris, \\"FR\\"", "days": [1, 2]}}\n</tool_call>'

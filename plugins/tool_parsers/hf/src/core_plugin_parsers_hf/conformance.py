@@ -11,7 +11,7 @@ from core_plugin_parsers.samples import PLAIN, Arguments, Writer, call, calls_of
 
 from core.api import Reasoning, Text, ToolArguments, ToolEnd, ToolStart
 from core.api.parsers import ParseEvent
-from core.testing.conformance import ParserSample
+from core_testing.conformance import ParserSample
 
 Template = Mapping[str, Any]
 Calls = Sequence[tuple[str, Arguments]]

@@ -21,7 +21,7 @@ from core_plugin_parsers.samples import (
 
 from core.api import Reasoning, Text
 from core.api.parsers import ParseEvent
-from core.testing.conformance import ParserSample
+from core_testing.conformance import ParserSample
 
 Calls = Sequence[tuple[str, Arguments]]
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from core_plugin_parsers.samples import PLAIN, Arguments, call, calls_of, dumped, thoughts
 
 from core.api import Reasoning, Text
-from core.testing.conformance import ParserSample
+from core_testing.conformance import ParserSample
 
 TAGS = {
     "deepseek_r1": ("<think>", "</think>"),

@@ -12,7 +12,7 @@ import uvicorn
 from mcp.server.mcpserver import MCPServer
 from starlette.applications import Starlette
 
-from core.testing.conformance import ToolServerSample
+from core_testing.conformance import ToolServerSample
 
 _START_SECONDS = 20.0
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from core.testing.conformance import TransferSample
 from core_plugin_weight_disk.sender import DiskSender
+from core_testing.conformance import TransferSample
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -4,7 +4,7 @@ import torch
 from safetensors.torch import save_file
 
 from core.api import LayerSite
-from core.testing.conformance import CheckpointSample
+from core_testing.conformance import CheckpointSample
 
 SITES = (
     LayerSite("embedding", "model.embed_tokens", 64, (("", 40),)),

@@ -1,7 +1,7 @@
 from core_plugin_kernels_triton.ops import spec
 from core_plugin_kernels_triton.products import spec as products
 
-from core.testing.fakedevice.manifest import FAKE
+from core_testing.fakedevice.manifest import FAKE
 
 
 def here(one):

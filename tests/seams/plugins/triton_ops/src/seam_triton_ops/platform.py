@@ -1,4 +1,4 @@
-from core.testing.fakedevice.platform import FakePlatform
+from core_testing.fakedevice.platform import FakePlatform
 
 
 class Eager(FakePlatform):
