@@ -91,7 +91,8 @@ def test_an_unknown_plugin_and_an_unwritable_report_are_usage_errors(ordinary):
 def test_importing_the_pytest_plugin_is_cheap():
     code = (
         "import sys, pytest; before = set(sys.modules); import core_testing.pytest_plugin; "
-        "print(sorted(name for name in set(sys.modules) - before if name.split('.')[0] not in ('core', 'core_testing')), "
+        "more = set(sys.modules) - before; "
+        "print(sorted(name for name in more if name.split('.')[0] not in ('core', 'core_testing')), "
         "[name for name in sys.modules if name.startswith(('core.api', 'core.plugins', 'core_testing.conf'))])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
