@@ -152,7 +152,7 @@ def _resolution(options: Any) -> Any:
 def _tokenizer() -> Any:
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-    from core.tokenizer.fast import FastTokenizer
+    from core_tokenizers.fast import FastTokenizer
 
     words = ["</s>", *(f"Ġ{letter}ord" for letter in TOKENS), *sorted(pre_tokenizers.ByteLevel.alphabet())]
     backend = Tokenizer(models.BPE(vocab={word: number for number, word in enumerate(words)}, merges=[]))

@@ -3,7 +3,7 @@
 Without a flag the interface is compared with `tests/api/snapshot.json` and every difference is printed; `--update`
 writes the file anew, which is how a change is made on purpose. What is recorded: every name of `core.api` with its
 signature, fields or methods, the hook specifications, the API integers and tiers, and the public names of
-`core_testing`.
+`core_testing` and `core_tokenizers`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def interface() -> Flat:
         if name.startswith("core_"):
             first = getattr(function, "core_spec", {}).get("firstresult")
             flat[f"hook {name}"] = _signature(function) + (" first result" if first else "")
-    for module in _modules("core_testing"):
+    for module in [*_modules("core_testing"), importlib.import_module("core_tokenizers")]:
         for name, value in _public(module):
             flat.update(_described(f"{module.__name__}.{name}", value))
     return dict(sorted(flat.items()))

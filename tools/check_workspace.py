@@ -22,8 +22,8 @@ from core.api import API_VERSIONS
 _ROOT = Path(__file__).resolve().parent.parent
 _HOOKS = "core.plugins"
 _GROUPS = {*API_VERSIONS, _HOOKS, "pytest11"}
-_TOOLS = frozenset({"core-testing"})
-"""Distributions that are named for what they do: people who write plugins depend on them."""
+_LIBRARIES = frozenset({"core-testing", "core-tokenizers"})
+"""Distributions that are no plugins, and named for what they do: people who write plugins depend on them."""
 
 _LISTS = ("cpu.txt", "test.txt")
 """Files of `requirements/` that install the distributions."""
@@ -92,9 +92,9 @@ def check_names(root: Path, one: Distribution, *, shared: bool = False) -> list[
     """
     where, problems = _relative(root, one.folder), []
     name = str(one.project.get("name", ""))
-    if name not in _TOOLS and (not name.startswith("core-plugin-") or canonicalize_name(name) != name):
+    if name not in _LIBRARIES and (not name.startswith("core-plugin-") or canonicalize_name(name) != name):
         problems.append(f"{where}: the distribution is called {name!r}; names are core-plugin-<name>, in lower case.")
-    is_library = name in _TOOLS or (shared and not one.entry_points)
+    is_library = name in _LIBRARIES or (shared and not one.entry_points)
     if not is_library and not (one.folder / "src" / one.package / "manifest.py").is_file():
         problems.append(f"{where}: src/{one.package}/manifest.py is missing.")
     if not (one.folder / "README.md").is_file():

@@ -177,11 +177,8 @@ if TYPE_CHECKING:
         Tokenizer,
         TokenizerExtras,
         TokenStream,
-        fast_tokenizer,
-        missing_tokenizer,
         token_bytes,
         token_table,
-        tokenizer_from_directory,
     )
     from core.api.tool_servers import (
         TOOL_BAD_ARGUMENTS,
@@ -272,10 +269,7 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
             "check_grammar_nesting CompiledGrammar grammar_choices grammar_json GRAMMAR_KINDS GrammarMatcher "
             "LoadsGrammars PortableGrammar StructuredContext StructuredOutputBackend"
         ),
-        "tokenizer": (
-            "fast_tokenizer FittedText missing_tokenizer token_bytes token_table Tokenizer tokenizer_from_directory "
-            "TokenizerExtras TokenStream"
-        ),
+        "tokenizer": ("FittedText token_bytes token_table Tokenizer TokenizerExtras TokenStream"),
         "tool_servers": (
             "RemoteTool TOOL_BAD_ARGUMENTS ToolEndpoint ToolResult ToolServerClient ToolServerError ToolServers "
             "ToolSession ToolSessions"
@@ -536,17 +530,14 @@ __all__ = [
     "config_names",
     "config_number",
     "config_object",
-    "fast_tokenizer",
     "features_of",
     "grammar_choices",
     "grammar_json",
     "hookimpl",
     "key_id",
-    "missing_tokenizer",
     "rope_config",
     "token_bytes",
     "token_table",
-    "tokenizer_from_directory",
     "versions",
     "BatchInputs",
     "State",

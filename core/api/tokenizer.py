@@ -8,9 +8,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    import tokenizers
 
 
 class TokenStream(Protocol):
@@ -160,53 +157,6 @@ class _Untold(TokenizerExtras):
 def extras_of(tokenizer: Tokenizer) -> TokenizerExtras:
     """Return what a tokenizer tells beyond the protocol, or what holds of one that tells nothing."""
     return tokenizer if isinstance(tokenizer, TokenizerExtras) else _Untold(tokenizer)
-
-
-def fast_tokenizer(
-    backend: tokenizers.Tokenizer,
-    *,
-    special: Mapping[str, str | list[str]],
-    chat_template: str | None,
-    eos_ids: Sequence[int],
-    chat_templates: Mapping[str, str] | None = None,
-) -> Tokenizer:
-    """Return a `Tokenizer` on top of a backend of the `tokenizers` library.
-
-    Args:
-        backend: The tokenizer as the checkpoint describes it, added and special tokens included.
-        special: Named special tokens (`bos_token`, `eos_token`, ...) by their text, as chat templates read them.
-        chat_template: Jinja source, or None.
-        eos_ids: Ids that end a generation.
-        chat_templates: Jinja sources of further templates by name (`tool_use`, `rag`).
-    """
-    from core.tokenizer.fast import FastTokenizer  # core.api stays cheap to import
-
-    return FastTokenizer(
-        backend, special=special, chat_template=chat_template, chat_templates=chat_templates, eos_ids=eos_ids
-    )
-
-
-def tokenizer_from_directory(path: str | Path) -> Tokenizer:
-    """Return the tokenizer of a directory in Hugging Face's layout.
-
-    That is `tokenizer.json` and its companions, or a vocabulary of a known class that is converted: `tokenizer.model`
-    (SentencePiece), `tekken.json`, `*.tiktoken`, `vocab.json` and `merges.txt`, `vocab.txt`.
-
-    Raises:
-        CheckpointError: A file is missing or cannot be read.
-    """
-    from core.tokenizer.fast import FastTokenizer  # core.api stays cheap to import
-
-    return FastTokenizer.from_directory(path)
-
-
-def missing_tokenizer(path: str | Path) -> str:
-    """Return what `tokenizer_from_directory` would miss, for `CheckpointInfo.tokenizer_fault`; empty: nothing."""
-    from pathlib import Path
-
-    from core.tokenizer.vocabularies import fault  # core.api stays cheap to import
-
-    return fault(Path(path))
 
 
 def token_bytes(tokenizer: Tokenizer, token_id: int) -> bytes | None:

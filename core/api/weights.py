@@ -74,6 +74,7 @@ class CheckpointInfo(BaseModel):
             not told: packed weights of the checkpoint are then not kept.
         tokenizer_fault: Why it has no tokenizer, as far as that is told without reading one ("there is no
             tokenizer.json in DIR"); empty otherwise. A model that generates is then refused before it is loaded.
+        tokenizer_remedy: What a user can do about it, in a sentence.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -93,6 +94,7 @@ class CheckpointInfo(BaseModel):
     pooling: dict[str, Any] = {}
     files: tuple[str, ...] = ()
     tokenizer_fault: str = ""
+    tokenizer_remedy: str = ""
 
 
 class WeightTensor(Protocol):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -24,11 +25,11 @@ class FormatFacts:
     """What a checkpoint says about the format of its messages.
 
     Attributes:
-        described: Its tokenizer has a `response_template`.
+        response_template: As its tokenizer has it; None if that has none.
         chat_template: Jinja source, in which markers of formats may stand.
     """
 
-    described: bool = False
+    response_template: Mapping[str, Any] | None = None
     chat_template: str = ""
 
     @staticmethod
@@ -42,7 +43,11 @@ class FormatFacts:
             template = config.get("chat_template")
         if isinstance(template, list):  # several named ones: the one for tools shows how calls are written
             template = "".join(str(one.get("template", "")) for one in template if isinstance(one, dict))
-        return FormatFacts(bool(config.get("response_template")), template if isinstance(template, str) else "")
+        described = config.get("response_template")
+        return FormatFacts(
+            described if described and isinstance(described, dict) else None,
+            template if isinstance(template, str) else "",
+        )
 
 
 def choose_parsers(
@@ -77,7 +82,7 @@ def _check(what: str, facts: FormatFacts, auto: bool, candidate: Candidate) -> V
     found = spec.reads
     return Verdict.of(
         None if what in found else f"reads {' and '.join(sorted(found)) or 'nothing'}, not {what}",
-        "the checkpoint has no response_template" if spec.response_template and not facts.described else None,
+        "the checkpoint has no response_template" if spec.response_template and not facts.response_template else None,
         "used only when named" if auto and not spec.response_template else None,
     )
 

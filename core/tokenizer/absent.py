@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from core.api.errors import CheckpointError, RequestError
 from core.api.tokenizer import Tokenizer, TokenizerExtras, TokenStream
-from core.tokenizer.vocabularies import remedy
 from core.trim import trim
 
 if TYPE_CHECKING:
@@ -70,7 +69,7 @@ def _refusal() -> RequestError:
 def require_tokenizer(checkpoint: CheckpointInfo) -> None:
     """Refuse a model that has no tokenizer, before anything is loaded. Raises `CheckpointError`."""
     if checkpoint.tokenizer_fault:
-        raise CheckpointError(_MISSING, f"{checkpoint.tokenizer_fault}.", hint=remedy(Path(checkpoint.path)))
+        raise CheckpointError(_MISSING, f"{checkpoint.tokenizer_fault}.", hint=checkpoint.tokenizer_remedy)
 
 
 def tokenizer_of(reader: CheckpointReader, config: EngineConfig) -> Tokenizer:

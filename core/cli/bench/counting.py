@@ -12,14 +12,14 @@ from core.api.errors import ConfigError
 from core.cli.bench.datasets import Count
 
 if TYPE_CHECKING:
-    from core.tokenizer.fast import FastTokenizer
+    from core_tokenizers.fast import FastTokenizer
 
 
 def local_tokenizer(reference: str | None) -> FastTokenizer | None:
     """Return the tokenizer of a model folder; None if `reference` is no folder (then it is only a name)."""
     if reference is None or not Path(reference, "tokenizer.json").is_file():
         return None
-    from core.tokenizer.fast import FastTokenizer
+    from core_tokenizers.fast import FastTokenizer
 
     return FastTokenizer.from_directory(reference)
 

@@ -124,7 +124,7 @@ def _formats(
 
 
 def _parser(selector: Selector, what: str, facts: FormatFacts) -> str:
-    if facts.described:
+    if facts.response_template is not None:
         tools, reasoning = ("auto", None) if what == "tools" else (None, "auto")
         with suppress(CoreError):
             return f"{choose_parsers(selector, tools, reasoning, facts)[0].entry.name} (auto)"

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from core.api.parsers import OutputParser, ParseEvent, ParserContext
     from core.frontend.answering.parsing import AnswerParser
     from core.plugins.drivers import Candidate
+    from core.plugins.parsers import FormatFacts
 
 _MOST_PIECE = 12
 """Characters of the longest piece of a split text, about what a few tokens bring."""
@@ -41,10 +42,11 @@ def add(actions: Any) -> None:
 def run_parse(args: argparse.Namespace) -> int:
     """Parse standard input and print the events and the message as JSON."""
     from core.api.parsers import ParserContext
+    from core.plugins.parsers import FormatFacts
 
-    template = _response_template(args.model) if args.model else None
-    tools = _tools(args.tools)
-    parser = _parser(args, ParserContext(tools, in_reasoning=args.in_reasoning, response_template=template))
+    facts = FormatFacts.of(args.model) if args.model else FormatFacts()
+    ctx = ParserContext(_tools(args.tools), in_reasoning=args.in_reasoning, response_template=facts.response_template)
+    parser = _parser(args, ctx, facts)
     text = sys.stdin.read()
     events = [event for piece in _pieces(text, args.split) for event in parser.feed(piece)]
     events += parser.finish()
@@ -73,7 +75,7 @@ def message_of(events: Sequence[ParseEvent]) -> dict[str, Any]:
     return message
 
 
-def _parser(args: argparse.Namespace, ctx: ParserContext) -> OutputParser:
+def _parser(args: argparse.Namespace, ctx: ParserContext, facts: FormatFacts) -> OutputParser:
     """Choose as `serve` does, and load what was chosen."""
     from core.api.descriptors import ToolParserSpec
     from core.config.load import load_options
@@ -81,7 +83,7 @@ def _parser(args: argparse.Namespace, ctx: ParserContext) -> OutputParser:
     from core.plugins.hooks import Hooks
     from core.plugins.kinds import HOOKS_GROUP
     from core.plugins.options import given_options
-    from core.plugins.parsers import FormatFacts, choose_parsers
+    from core.plugins.parsers import choose_parsers
     from core.plugins.select import Selector
 
     if not (args.name or args.reasoning):
@@ -92,7 +94,6 @@ def _parser(args: argparse.Namespace, ctx: ParserContext) -> OutputParser:
         )
     catalogue, given = visible(args), load_options(args).options.runtime.plugin_options
     selector = Selector(catalogue, Hooks(catalogue.entries(HOOKS_GROUP)))
-    facts = FormatFacts.of(args.model) if args.model else FormatFacts()
     found = choose_parsers(selector, args.name, args.reasoning, facts)
     chosen = [(one.spec(ToolParserSpec), _maker(one, given_options(one.entry, given))) for one in found]
     made = cast("AnswerParser", answer_parser(chosen, args.name))
@@ -107,12 +108,6 @@ def _maker(candidate: Candidate, given: Mapping[str, Any]) -> Any:
 
     make, options = load_impl(candidate.descriptor.impl, candidate.entry), checked_options(candidate, given)
     return Given(make, options) if options else make
-
-
-def _response_template(folder: Path) -> Mapping[str, Any] | None:
-    from core.tokenizer.directory import read_directory
-
-    return read_directory(folder).response_template
 
 
 def _tools(path: Path | None) -> list[dict[str, Any]]:

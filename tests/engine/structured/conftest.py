@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from core.api import StructuredContext, tokenizer_from_directory
+from core.api import StructuredContext
 from core_testing.tinymodels import tiny_llama, tiny_tokenizer
+from core_tokenizers import tokenizer_from_directory
 
 DRIVERS = ("llguidance", "xgrammar")
 

@@ -12,7 +12,8 @@ import sys
 from core_plugin_xgrammar.binding import bindings
 from core_plugin_xgrammar.manifest import XGRAMMAR
 from core_plugin_xgrammar.backend import XGrammar
-from core.api import StructuredContext, tokenizer_from_directory
+from core.api import StructuredContext
+from core_tokenizers import tokenizer_from_directory
 
 tokenizer = tokenizer_from_directory(sys.argv[1])
 backend = XGrammar(StructuredContext(tokenizer.vocab_size, lambda: tokenizer))

@@ -19,7 +19,7 @@ from core.engine.messages import Abort, Add, Call, CallResult, Finished, Logprob
 from core.frontend.async_llm import AsyncLLM
 from core.frontend.llm import LLM
 from core.plugins.plan import PluginPlan
-from core.tokenizer.fast import FastTokenizer
+from core_tokenizers.fast import FastTokenizer
 
 EOS, IM_START, IM_END = 0, 1, 2
 TEMPLATE = (

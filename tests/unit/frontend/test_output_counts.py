@@ -7,7 +7,7 @@ from collections import Counter
 
 from core import SamplingParams
 from core.frontend.outputs import OutputProcessor
-from core.tokenizer.streams import ByteStream
+from core_tokenizers.streams import ByteStream
 
 
 def test_every_token_is_detokenized_once_in_one_pass_per_step(online, monkeypatch):

@@ -24,7 +24,7 @@ from core.frontend.overrides import options_with
 from core.frontend.prompts import Truncation
 from core.frontend.request import GenerationRequest, model_defaults, renamed, sampling_params, spelling
 from core.tokenizer.chat_template import ChatTemplate
-from core.tokenizer.fast import FastTokenizer
+from core_tokenizers.fast import FastTokenizer
 
 FIELDS = st.sampled_from(
     ["role", "content", "tool_calls", "function", "name", "arguments", "type", "text", "reasoning"]

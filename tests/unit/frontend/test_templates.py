@@ -11,7 +11,7 @@ import pytest
 from core.api.errors import CheckpointError, ConfigError, RequestError
 from core.engine.sampling import SamplingParams
 from core.frontend import templates
-from core.tokenizer.fast import FastTokenizer
+from core_tokenizers.fast import FastTokenizer
 
 os.environ.setdefault("USE_TORCH", "0")  # the reference needs none, and importing it is slow
 

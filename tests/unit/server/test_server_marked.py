@@ -11,8 +11,8 @@ from core_plugin_parsers_reasoning.families import HARMONY
 
 from core.api import ParserContext, Reasoning, Text, ToolArguments, ToolEnd, ToolStart
 from core.frontend.answering.marked import MARK, Marking
-from core.tokenizer.fast import FastTokenizer
 from core_testing.conformance.tools.messages import joined
+from core_tokenizers.fast import FastTokenizer
 
 TAGS = ["<|start|>", "<|end|>", "<|channel|>", "<|message|>", "<|constrain|>", "<|call|>", "[TOOL_CALLS]", "<|eot|>"]
 CALL = '<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"a": "é😀"}<|call|>'

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from core.tokenizer.fast import FastTokenizer
+from core_tokenizers.fast import FastTokenizer
 
 CORPUS = [
     "The quick brown fox jumps over the lazy dog. " * 3,

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from core.api import CheckpointError, missing_tokenizer, tokenizer_from_directory
-from core.tokenizer.byte_merges import LLAMA3, QWEN2
+from core.api import CheckpointError
+from core_tokenizers import missing_tokenizer, tokenizer_from_directory
+from core_tokenizers.byte_merges import LLAMA3, QWEN2
 
 sys.path.insert(0, str(Path(__file__).parent))
 import vocabularies as made

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from tokenizers import Tokenizer, models
 
-from core.api import TokenizerExtras, fast_tokenizer, token_bytes
+from core.api import TokenizerExtras, token_bytes
 from core.api.tokenizer import extras_of
 from core.tokenizer.absent import NoTokenizer
+from core_tokenizers import fast_tokenizer
 
 
 class Plain:

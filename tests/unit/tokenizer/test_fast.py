@@ -11,9 +11,8 @@ import pytest
 from tokenizers import Tokenizer
 
 from core.api.errors import CheckpointError
-from core.api.tokenizer import fast_tokenizer, tokenizer_from_directory
-from core.tokenizer import fast
-from core.tokenizer.pieces import DecoderKind, byte_level_bytes, decoder_kind, is_byte_token
+from core_tokenizers import fast, fast_tokenizer, tokenizer_from_directory
+from core_tokenizers.pieces import DecoderKind, byte_level_bytes, decoder_kind, is_byte_token
 
 
 def test_encode_decode_and_batches(families):

@@ -11,7 +11,7 @@ from core.api.errors import RequestError
 from core.api.tokenizer import TokenizerExtras
 from core.frontend.inputs import InputProcessor
 from core.frontend.prompts import Truncation
-from core.tokenizer.fast import FastTokenizer
+from core_tokenizers.fast import FastTokenizer
 
 LENGTH = 24
 TEXTS = st.one_of(

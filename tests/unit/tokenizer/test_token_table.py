@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
-from core.api import fast_tokenizer, token_table
-from core.tokenizer.pieces import byte_level_bytes
+from core.api import token_table
+from core_tokenizers import fast_tokenizer
+from core_tokenizers.pieces import byte_level_bytes
 
 TEXT = 'Größe 漢字 😀 "x"\n\ttab'
 

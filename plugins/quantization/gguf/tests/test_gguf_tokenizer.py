@@ -236,7 +236,7 @@ KIMI_TEXTS = [
 def test_a_ranked_vocabulary_encodes_as_tiktoken_does(trained, tmp_path, merged):
     """Kimi's: files have its ranks as ids, and merges or none; runs of Han characters are pieces of their own."""
     tiktoken = pytest.importorskip("tiktoken")
-    from core.tokenizer.pieces import byte_of_char
+    from core_tokenizers.pieces import byte_of_char
 
     tokens, merges = parts_of(trained("default"))
     letters = byte_of_char()

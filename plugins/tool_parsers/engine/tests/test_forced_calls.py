@@ -14,7 +14,7 @@ from core_plugin_parsers.written import GENERAL, Written, tag_text
 
 from core.api import ParserContext, Text, ToolArguments, ToolParserSpec, ToolStart
 from core.api.structured import StructuredContext
-from core.tokenizer.fast import FastTokenizer
+from core_tokenizers.fast import FastTokenizer
 
 PACKAGES = ("hermes", "parsers_json", "parsers_xml", "parsers_python", "parsers_reasoning")
 MARKS = ["<|channel|>", "<|message|>", "<|constrain|>", "[TOOL_CALLS]", "<|tool_call_begin|>", "</arg_value>"]

@@ -6,12 +6,13 @@ import math
 import re
 from typing import TYPE_CHECKING
 
-from core.api import CheckpointInfo, missing_tokenizer
+from core.api import CheckpointInfo
 from core_plugin_huggingface.faults import bad_json
 from core_plugin_huggingface.files import names_architecture, open_shards, read_generation, read_json, read_license
 from core_plugin_huggingface.header import DTYPES
 from core_plugin_huggingface.quantization import read_quantization
 from core_plugin_huggingface.sentence import read_pooling
+from core_tokenizers import missing_tokenizer, tokenizer_from_directory, tokenizer_remedy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -68,6 +69,7 @@ class SafetensorsReader:
             license=read_license(path),
             pooling=read_pooling(path),
             tokenizer_fault=missing_tokenizer(path),
+            tokenizer_remedy=tokenizer_remedy(path),
             files=self._files(path),
         )
 
@@ -81,8 +83,6 @@ class SafetensorsReader:
 
     def tokenizer(self, path: Path) -> Tokenizer:
         """Return the directory's tokenizer. Raises `CheckpointError` when its files are missing or wrong."""
-        from core.api.tokenizer import tokenizer_from_directory
-
         return tokenizer_from_directory(path)
 
     def tensors(self, path: Path, progress: Callable[[int], None]) -> Iterator[SafeTensor]:

@@ -14,6 +14,7 @@ from core_plugin_gguf.files import is_gguf, open_parts
 from core_plugin_gguf.formats import DECODABLE, FLOATS, stored_as
 from core_plugin_gguf.names import Conventions
 from core_plugin_gguf.scalars import scalars
+from core_tokenizers import fast_tokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -72,7 +73,6 @@ class GGUFReader:
         Raises:
             CheckpointError: `CORE-M143`, naming what the vocabulary lacks or what is not understood.
         """
-        from core.api.tokenizer import fast_tokenizer
         from core_plugin_gguf.vocabulary import Vocabulary, build_backend
 
         header = open_parts(path)[0]

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import tokenizers
 
-from core.api import CheckpointInfo, fast_tokenizer
+from core.api import CheckpointInfo
+from core_tokenizers import fast_tokenizer
 
 MAGIC = "vault/1"
 

@@ -87,8 +87,8 @@ def compile(request: Mapping[str, Any]) -> Facts:
     The system ends this process at the first that takes too long, or that breaks it: the one that the journal lacks.
     """
     from core.api.structured import StructuredContext
-    from core.api.tokenizer import tokenizer_from_directory
     from core.engine.participants.compiling.child import limit_memory
+    from core_tokenizers import tokenizer_from_directory
 
     tokenizer = tokenizer_from_directory(request["tokenizer"])
     backend = load(request["impl"])(StructuredContext(tokenizer.vocab_size, lambda: tokenizer, request["options"]))

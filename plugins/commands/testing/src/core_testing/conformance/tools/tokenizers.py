@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from core.api.tokenizer import Tokenizer, tokenizer_from_directory
+from core.api.tokenizer import Tokenizer
 from core_testing.conformance.subject import Subject
 from core_testing.tinymodels import tiny_tokenizer
+from core_tokenizers import tokenizer_from_directory
 
 
 def tokenizer_folder(subject: Subject) -> Path:

@@ -10,10 +10,10 @@ from typing import Any
 import tokenizers
 
 from core.api.tokenizer import TokenizerExtras, TokenStream
-from core.tokenizer.fitted import FittedText, fit_texts
-from core.tokenizer.limits import max_token_chars
-from core.tokenizer.pieces import DecoderKind, Known, byte_level_bytes, decoder_kind, piece_bytes, replacements
-from core.tokenizer.streams import ByteStream, WindowStream
+from core_tokenizers.fitted import FittedText, fit_texts
+from core_tokenizers.limits import max_token_chars
+from core_tokenizers.pieces import DecoderKind, Known, byte_level_bytes, decoder_kind, piece_bytes, replacements
+from core_tokenizers.streams import ByteStream, WindowStream
 
 PORTION_CHARS = 2**18
 """Characters that are tokenised together: until their ids are read, the library holds some 70 bytes for each."""
@@ -78,7 +78,7 @@ class FastTokenizer(TokenizerExtras):
         Raises:
             CheckpointError: CORE-M110 a file is missing, CORE-M111 a file cannot be read.
         """
-        from core.tokenizer.directory import read_directory
+        from core_tokenizers.directory import read_directory
 
         files = read_directory(Path(path))
         return cls(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tokenizers
 
-from core.tokenizer.pieces import component_steps
+from core_tokenizers.pieces import component_steps
 
 # Steps that never drop or merge characters, with the factor by which they can shorten a text.
 _NORMALIZERS = {"NFC": 3, "Replace": 1, "Prepend": 1, "NFD": 1}

@@ -1,4 +1,4 @@
-"""Tokenizers of checkpoints without a `tokenizer.json`, from the vocabularies of `core.tokenizer.vocabularies`."""
+"""Tokenizers of checkpoints without a `tokenizer.json`, from the vocabularies of `core_tokenizers.vocabularies`."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import tokenizers
 from tokenizers import AddedToken, processors
 
 from core.api.errors import CheckpointError
-from core.tokenizer.byte_merges import LLAMA3, QWEN2, from_merges, from_ranks, from_tekken
-from core.tokenizer.sentencepiece import Pieces
-from core.tokenizer.vocabularies import fault, method_of, read_object, remedy
-from core.tokenizer.wordpiece import from_words
+from core_tokenizers.byte_merges import LLAMA3, QWEN2, from_merges, from_ranks, from_tekken
+from core_tokenizers.sentencepiece import Pieces
+from core_tokenizers.vocabularies import fault, method_of, read_object, remedy
+from core_tokenizers.wordpiece import from_words
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import tokenizers
 from tokenizers import AddedToken
 
 from core.api.errors import CheckpointError
-from core.tokenizer.conversion import Converted, convert
+from core_tokenizers.conversion import Converted, convert
 
 _TOKEN_FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
 

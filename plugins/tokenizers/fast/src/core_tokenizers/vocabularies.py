@@ -18,7 +18,7 @@ class Method:
     """How the tokenizers of some classes are built.
 
     Attributes:
-        name: Of who builds it, in `core.tokenizer.conversion`.
+        name: Of who builds it, in `core_tokenizers.conversion`.
         files: Patterns of the files that must be there, one for each.
         classes: Names without `Fast`.
         models: Values of `model_type` that mean these classes where no class is named.

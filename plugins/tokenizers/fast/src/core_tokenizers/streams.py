@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import tokenizers
 
-from core.tokenizer.pieces import is_byte_token
+from core_tokenizers.pieces import is_byte_token
 
 _PROMPT_TOKENS = 8
 """Prompt tokens that give context."""
