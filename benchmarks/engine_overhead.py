@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from core.api.kvspecs import KVSpec
+from core.api.steps import StepResult
 from core.engine.blocks import BlockPool
 from core.engine.hashing import BlockHasher
 from core.engine.latency import LatencyTarget
@@ -30,7 +31,6 @@ from core.engine.rows import RowTable
 from core.engine.sampling import SamplingParams
 from core.engine.scheduler import Scheduler
 from core.engine.settle import Settler
-from core.engine.step import StepResult
 from core.engine.step_budget import Limits
 
 BLOCK, MAX_LEN, PROMPT, OUTPUT = 16, 2048, 64, 300

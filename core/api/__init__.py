@@ -88,9 +88,10 @@ if TYPE_CHECKING:
     )
     from core.api.drafters import Drafter, DrafterContext
     from core.api.errors import CheckpointError, ConfigError, CoreError, EngineError, PluginError, RequestError
-    from core.api.executors import Executor
+    from core.api.executors import Executor, ExecutorSetup, Worker, WorkerOpener, load_opener
     from core.api.experts import Experts, Router, Routing
     from core.api.facets import CollectiveFacet, Graph, GraphFacet, StepShape
+    from core.api.folders import PrivateFolder, clear_left
     from core.api.forms import PLAIN, Part, Stored, WeightForm
     from core.api.hooks import hookimpl
     from core.api.io_processors import IOContext, IOOutput, IOProcessor, IOPrompts, IORequest
@@ -160,6 +161,7 @@ if TYPE_CHECKING:
     from core.api.sinks import EngineStats, FinishedRequest, StatSink
     from core.api.sources import Access, KeepsModels, ReachesOut, RemovesModels, StoredModel
     from core.api.states import State, StateMemory, StateRows
+    from core.api.steps import BlockUpdate, NewRow, StateCopies, StepPlan, StepResult, TopLogprobs, WorkerInfo
     from core.api.structured import (
         GRAMMAR_KINDS,
         CompiledGrammar,
@@ -203,6 +205,7 @@ if TYPE_CHECKING:
         WeightStore,
         WeightTensor,
     )
+    from core.api.wire import MessageDecoder, encode_message
 
 _NAMES: Mapping[str, str] = types.MappingProxyType(
     {
@@ -227,9 +230,10 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
         ),
         "drafters": "Drafter DrafterContext",
         "errors": "CheckpointError ConfigError CoreError EngineError PluginError RequestError",
-        "executors": "Executor",
+        "executors": "Executor ExecutorSetup load_opener Worker WorkerOpener",
         "experts": "Experts Router Routing",
         "facets": "CollectiveFacet Graph GraphFacet StepShape",
+        "folders": "clear_left PrivateFolder",
         "forms": "Part PLAIN Stored WeightForm",
         "hooks": "hookimpl",
         "io_processors": "IOContext IOOutput IOProcessor IOPrompts IORequest",
@@ -265,6 +269,7 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
         "sinks": "EngineStats FinishedRequest StatSink",
         "sources": "Access KeepsModels ReachesOut RemovesModels StoredModel",
         "states": "State StateMemory StateRows",
+        "steps": "BlockUpdate NewRow StateCopies StepPlan StepResult TopLogprobs WorkerInfo",
         "structured": (
             "check_grammar_nesting CompiledGrammar grammar_choices grammar_json GRAMMAR_KINDS GrammarMatcher "
             "LoadsGrammars PortableGrammar StructuredContext StructuredOutputBackend"
@@ -275,6 +280,7 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
             "ToolSession ToolSessions"
         ),
         "verdict": "ProbeResult Verdict",
+        "wire": "encode_message MessageDecoder",
         "weights": (
             "CheckpointInfo CheckpointReader KeptWeights ModelFiles ModelSource WeightManifest WeightReceiver "
             "WeightStore WeightTensor"
@@ -308,6 +314,21 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "ExecutorSetup",
+    "load_opener",
+    "Worker",
+    "WorkerOpener",
+    "clear_left",
+    "PrivateFolder",
+    "BlockUpdate",
+    "NewRow",
+    "StateCopies",
+    "StepPlan",
+    "StepResult",
+    "TopLogprobs",
+    "WorkerInfo",
+    "encode_message",
+    "MessageDecoder",
     "DataRequest",
     "MAX_PROMPTS",
     "Pooled",

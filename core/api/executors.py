@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pkgutil
 from typing import TYPE_CHECKING, Any, Protocol
 
 from core.api.platform import Pending
@@ -9,19 +10,102 @@ from core.api.platform import Pending
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from core.config.resolved import EngineConfig
-    from core.engine.step import StepPlan, StepResult, WorkerInfo
+    from core.api.platform import Stream
+    from core.api.steps import StepPlan, StepResult, WorkerInfo
+
+    OnProgress = Callable[[int, int], None]
+    """Called with `(done, total)` bytes while weights are loaded."""
+
+
+class Worker(Protocol):
+    """Core's worker: one device with the model, the KV cache and the rows.
+
+    `start` comes first and `close` last. In between, `begin` and `call` are for one thread at a time; what `begin`
+    returned may be waited for by another.
+    """
+
+    def start(self) -> WorkerInfo:
+        """Open the device, load the weights, allocate the KV cache. Raises `CoreError`; close the worker then."""
+        ...
+
+    def begin(self, plan: StepPlan, late: Callable[[], Mapping[str, Any]] | None = None) -> Pending[StepResult]:
+        """Run a step, or enqueue it on a device that goes on by itself.
+
+        Args:
+            late: Waits for the late parts that the plan announces and returns them, by participant. Called at the end
+                of the forward pass, unless the step failed before.
+        """
+        ...
+
+    def call(self, method: str, *args: Any) -> Any:
+        """Call a method by name with plain data, between steps. Raises `EngineError` for a name that is none."""
+        ...
+
+    def stream(self) -> Stream:
+        """Return where work is submitted that runs beside the calling thread, in its order."""
+        ...
+
+    def close(self) -> None:
+        """Release the device; nothing is called afterwards."""
+        ...
+
+
+class WorkerOpener(Protocol):
+    """Opens the worker of an engine, in the process where `open` is called."""
+
+    def open(self, on_progress: OnProgress) -> Worker:
+        """Load the plan's plugins in this process and return the worker, not started. Imports torch.
+
+        Raises:
+            CoreError: A plugin cannot be loaded.
+        """
+        ...
+
+    def dumps(self) -> str:
+        """Return this opener as one line of text, for `load_opener` in another process.
+
+        It holds the configuration of the engine, secrets included: it is for a pipe, and for nothing that others read.
+        """
+        ...
+
+
+def load_opener(text: str) -> WorkerOpener:
+    """Return the opener that another process wrote with `dumps`: this process is to have the same plugins installed."""
+    name, _, content = text.rstrip("\n").partition(" ")
+    opener: WorkerOpener = pkgutil.resolve_name(name)(content)
+    return opener
+
+
+class ExecutorSetup(Protocol):
+    """What an executor is made with.
+
+    Attributes:
+        options: The plugin's own options.
+        opener: Opens the worker.
+        start_timeout: Seconds that the start of a worker may take (`--start-timeout`).
+        on_progress: To be called with `(done, total)` bytes while weights are loaded.
+    """
+
+    @property
+    def options(self) -> Mapping[str, Any]: ...
+
+    @property
+    def opener(self) -> WorkerOpener: ...
+
+    @property
+    def start_timeout(self) -> float: ...
+
+    @property
+    def on_progress(self) -> OnProgress: ...
 
 
 class Executor(Protocol):
     """Runtime of an `ExecutorSpec`. Importing it is torch-free."""
 
-    def __init__(self, config: EngineConfig, *, on_progress: Callable[[int, int], None] | None = None) -> None:
-        """Take the configuration; call `on_progress` with `(done, total)` bytes while weights are loaded."""
-        ...
+    def __init__(self, setup: ExecutorSetup) -> None: ...
 
     def start(self) -> WorkerInfo:
-        """Start the workers: open the device, load the weights, allocate the KV cache."""
+        """Open and start the worker. Raises what it raised, once it is closed."""
         ...
 
     def launch(self, plan: StepPlan) -> Pending[StepResult]:

@@ -39,10 +39,9 @@ if TYPE_CHECKING:
 
     from core.api.attention import BatchView
     from core.api.requests import Caller
+    from core.api.steps import StepPlan, StepResult
     from core.api.tokenizer import Tokenizer
     from core.engine.sampling import SamplingParams as SamplingParams
-    from core.engine.step import StepPlan as StepPlan
-    from core.engine.step import StepResult as StepResult
 
 Stat = int | list[int]
 """A figure, or figures by place."""

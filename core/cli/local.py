@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 
 import httpx
 
+from core.api.folders import PrivateFolder
 from core.cli.client import SOCKET_HOST, Client
 from core.cli.ui.progress import WeightProgress
 from core.engine.child import EngineChild
-from core.engine.folders import PrivateFolder
 from core.signals import ended_by
 
 if TYPE_CHECKING:

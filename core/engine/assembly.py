@@ -11,12 +11,12 @@ from typing import cast
 from core.api.descriptors import DrafterSpec, ParticipantSpec
 from core.api.errors import PluginError
 from core.api.participants import EngineSetup, Participant, StagedRequest
+from core.api.steps import WorkerInfo
 from core.config.resolved import EngineConfig
 from core.engine.participants.compiling.setup import structured_participant
 from core.engine.participants.connectors import ConnectorParticipant
 from core.engine.participants.drafts import DraftsParticipant
 from core.engine.participants.stages import Stages
-from core.engine.step import WorkerInfo
 from core.engine.tasks.base import Task
 from core.plugins.boot import ActivePlugins
 from core.plugins.faults import Faults

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Self
 import msgspec
 
 from core import logs
-from core.engine.folders import PrivateFolder, clear_left
+from core.api.folders import PrivateFolder, clear_left
 from core.signals import held_back
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from typing import Any
 from core import logs
 from core.api.errors import CoreError, EngineError
 from core.api.executors import Executor
+from core.api.steps import WorkerInfo
 from core.config.resolved import EngineConfig
 from core.engine.assembly import BOUND, Setup, engine_stages
 from core.engine.blocks import BlockPool
@@ -36,6 +37,7 @@ from core.engine.messages import (
     Stats,
     ToEngine,
 )
+from core.engine.opening import PlannedSetup
 from core.engine.parts import restore_all
 from core.engine.policy import GuardedPolicy
 from core.engine.prefix import PrefixCache
@@ -44,7 +46,6 @@ from core.engine.request import Request
 from core.engine.rows import RowTable
 from core.engine.scheduler import Scheduler
 from core.engine.snapshots import Snapshots
-from core.engine.step import WorkerInfo
 from core.engine.step_budget import Limits
 from core.plugins.boot import ActivePlugins, enter
 from core.plugins.faults import Faults
@@ -118,7 +119,7 @@ class EngineCore:
         active.bind(*_BOUND)  # a mistake in one of them is told before the weights are read
         report = on_progress or (lambda progress: None)
         told = lambda done, total: report(Progress(done, total))  # noqa: E731 - given to the executor as it is
-        executor: Executor = active.make(active.planned("core.executors"), config, on_progress=told)
+        executor: Executor = active.make(active.planned("core.executors"), PlannedSetup.of(config, told))
         try:
             info = executor.start()
             core = EngineCore(config, executor, info, active)

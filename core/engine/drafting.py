@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from core.api.steps import StepPlan, StepResult
 from core.engine.rows import RowTable
-from core.engine.step import StepPlan, StepResult
 
 Drafts = Callable[[np.ndarray, np.ndarray], np.ndarray | None]
 """`Participant.drafts`."""

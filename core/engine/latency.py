@@ -7,7 +7,7 @@ advances by a block at least, however long that takes.
 
 from __future__ import annotations
 
-from core.engine.step import StepPlan, StepResult
+from core.api.steps import StepPlan, StepResult
 from core.engine.step_costs import StepCosts, StepWork
 
 AIM = 0.95

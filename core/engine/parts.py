@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from core.api.errors import EngineError
-from core.engine.wire import unpack_array
+from core.api.wire import unpack_array
 
 
 def require_kind(part: Any, kind: type | None, name: str) -> None:

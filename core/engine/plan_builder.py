@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from core.api.steps import BlockUpdate, NewRow, StepPlan
 from core.engine.blocks import NULL_BLOCK
 from core.engine.latency import Allowance
 from core.engine.request import Request
 from core.engine.rows import RowTable
-from core.engine.step import BlockUpdate, NewRow, StepPlan
 
 _NOTHING = np.zeros(0, np.int32)
 _NO_UPDATE = BlockUpdate(_NOTHING, _NOTHING, np.zeros(1, np.int32), _NOTHING)

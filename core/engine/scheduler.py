@@ -16,6 +16,7 @@ import numpy as np
 from core.api.kvspecs import KVManager
 from core.api.participants import BlockRef
 from core.api.schedulers import SchedulerPolicy, SchedulerState
+from core.api.steps import StepPlan
 from core.engine.blocks import NULL_BLOCK
 from core.engine.drafting import drafts_wanted, undrafted
 from core.engine.latency import Allowance, LatencyTarget
@@ -26,7 +27,6 @@ from core.engine.promises import Promises
 from core.engine.publishing import Publisher
 from core.engine.request import Request, Status
 from core.engine.rows import RowTable
-from core.engine.step import StepPlan
 from core.engine.step_budget import Limits, shared_out
 from core.engine.tasks.base import Task
 from core.engine.tasks.generate import Generate

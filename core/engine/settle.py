@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from core.api.steps import StepResult, TopLogprobs
 from core.engine.drafting import Gained, behind, gained, settle_drafts
 from core.engine.messages import Finished, Logprobs, Outputs, Reason, Started
 from core.engine.request import Request
 from core.engine.scheduler import Scheduler, Step
-from core.engine.step import StepResult, TopLogprobs
 
 
 @dataclass(slots=True)

@@ -17,8 +17,8 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from core.api.steps import StateCopies
 from core.engine.rows import RowTable
-from core.engine.step import StateCopies
 
 
 class Snapshots:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from core.engine.step import StepPlan, StepResult
+from core.api.steps import StepPlan, StepResult
 
 _GUESS = (64.0, 4.0, 0.001, 1.0, 0.001, 4.0)
 """Costs of a `StepWork`'s parts in prompt tokens, until they are measured; high for what grows with the prompt."""

@@ -12,7 +12,7 @@ from core.worker.memory import gib
 
 if TYPE_CHECKING:
     from core.api.platform import Platform
-    from core.engine.step import StepPlan
+    from core.api.steps import StepPlan
 
 EXHAUSTED = (MemoryError, torch.OutOfMemoryError)
 """What is raised where memory does not suffice."""

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from core.api.attention import AttentionPlan, BatchView
 from core.api.states import StateRows
-from core.engine.step import StepPlan
+from core.api.steps import StepPlan
 from core.worker.late import verified
 from core.worker.rows import RowTable
 from core.worker.stage import Stage, int32_section

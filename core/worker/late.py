@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from core.engine.step import StepPlan
+from core.api.steps import StepPlan
 from core.worker.rows import RowTable
 
 Ask = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from core.api.steps import BlockUpdate, NewRow
 from core.engine.blocks import NULL_BLOCK
-from core.engine.step import BlockUpdate, NewRow
 from core.worker.allocate import zeros
 from core.worker.transfers import Transfers
 

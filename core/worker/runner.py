@@ -13,9 +13,9 @@ from torch import Tensor
 from core.api.models import Model
 from core.api.participants import SampledStep
 from core.api.platform import Done, Pending
+from core.api.steps import NewRow, StepPlan, StepResult
 from core.engine.blocks import NULL_BLOCK
 from core.engine.profile import Timer, untimed
-from core.engine.step import NewRow, StepPlan, StepResult
 from core.worker.graphs import GraphedForward
 from core.worker.guarded import GuardedModel
 from core.worker.inputs import InputBuilder, Planner, StepInputs

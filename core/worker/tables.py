@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from core.engine.step import BlockUpdate, StepPlan
+from core.api.steps import BlockUpdate, StepPlan
 from core.worker.rows import RowTable, scattered
 
 

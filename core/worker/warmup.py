@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from core.api.steps import BlockUpdate, NewRow, StepPlan, StepResult
 from core.engine.sampling import SamplingParams
-from core.engine.step import BlockUpdate, NewRow, StepPlan, StepResult
 
 PROMPT_TOKENS = 16
 DECODE_STEPS = 2

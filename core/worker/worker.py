@@ -14,10 +14,10 @@ from torch import Tensor
 from core import phases
 from core.api.errors import EngineError, PluginError
 from core.api.platform import Pending, Platform, Stream, Uploads
+from core.api.steps import StepPlan, StepResult, WorkerInfo
 from core.api.weights import WeightManifest
 from core.config.resolved import EngineConfig
 from core.engine.profile import Profile, untimed
-from core.engine.step import StepPlan, StepResult, WorkerInfo
 from core.plugins.drivers import describe
 from core.plugins.handed import QUEUE, STREAM, UPLOADS, Handed
 from core.tasks import worker_half

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import re
 import sys
 import tomllib
@@ -55,6 +56,8 @@ def example(tmp_path, monkeypatch):
             (site / path).parent.mkdir(parents=True, exist_ok=True)
             (site / path).write_text(source)
         monkeypatch.syspath_prepend(str(site))
+        path = [str(site), *filter(None, [os.environ.get("PYTHONPATH")])]
+        monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path))  # for processes that an example starts
         importlib.invalidate_caches()
         entries = [
             Entry(group, name, project["name"], project["version"], value)

@@ -91,7 +91,7 @@ def test_a_package_name_of_the_standard_library_or_of_another_is_caught(make_par
     "source",
     [
         "import core.worker.rows",
-        "from core.engine import step",
+        "from core.engine import rows",
         "import importlib\nimportlib.import_module('core.boot')",
     ],
 )
@@ -113,11 +113,13 @@ def test_only_commands_may_import_what_programs_do(make_parser, make_plugin, sou
     assert check in inside.failing("packaging")
 
 
-def test_executors_may_import_the_worker(make_plugin):
+def test_executors_open_the_worker_without_importing_it(make_plugin):
     manifest = (
         "from core.api import ExecutorSpec\nSPEC = ExecutorSpec(name='broken', impl='PKG.more:X', api=1, summary='s')"
     )
     made = make_plugin("core.executors", {"manifest": manifest, "more": "import core.worker.rows\nX = 1"})
+    assert set(made.failing("packaging")) == {"imports_only_the_public_interface"}
+    made = make_plugin("core.executors", {"manifest": manifest, "more": "from core.api import load_opener\nX = 1"})
     assert made.failing("packaging") == {}
 
 

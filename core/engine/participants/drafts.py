@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from core.api.participants import Participant, Parts, StagedRequest, Stat
-from core.engine.step import StepPlan, StepResult
+from core.api.steps import StepPlan, StepResult
 from core.plugins.faults import Faults
 
 WEIGHT = 1 / 8

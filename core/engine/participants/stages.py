@@ -13,8 +13,8 @@ import numpy as np
 
 from core.api.errors import EngineError, PluginError
 from core.api.participants import Participant, StagedRequest, Stat
+from core.api.steps import StepPlan, StepResult
 from core.engine.parts import require_kind, restored
-from core.engine.step import StepPlan, StepResult
 from core.plugins.drivers import describe
 from core.plugins.faults import Faults
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from core.api.errors import RequestError
 from core.api.participants import AllowedTokens, Participant, Parts, StagedRequest
+from core.api.steps import StepPlan, StepResult
 from core.api.structured import GrammarMatcher
 from core.api.tokenizer import Tokenizer
 from core.engine.participants import STRUCTURED
@@ -18,7 +19,6 @@ from core.engine.participants.compiling.pool import CompilePool, Job
 from core.engine.participants.compiling.trial import WORD
 from core.engine.participants.thinking import ThinkingMatcher, ThoughtLimit
 from core.engine.participants.timed import TimedMatcher
-from core.engine.step import StepPlan, StepResult
 
 logger = logging.getLogger(__name__)
 

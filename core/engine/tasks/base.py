@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 if TYPE_CHECKING:
     import numpy as np
 
+    from core.api.steps import StepResult
     from core.config.resolved import EngineConfig
     from core.engine.messages import Outputs
     from core.engine.request import Request
     from core.engine.scheduler import Step
     from core.engine.settle import Settler
-    from core.engine.step import StepResult
     from core.engine.step_budget import Limits
 
 

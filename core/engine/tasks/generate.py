@@ -9,11 +9,11 @@ from core.engine.tasks.base import Task, check_length
 if TYPE_CHECKING:
     import numpy as np
 
+    from core.api.steps import StepResult
     from core.engine.messages import Outputs
     from core.engine.request import Request
     from core.engine.scheduler import Step
     from core.engine.settle import Settler
-    from core.engine.step import StepResult
 
 
 class Generate(Task):

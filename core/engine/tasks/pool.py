@@ -13,12 +13,12 @@ from core.engine.parts import restored
 from core.engine.tasks.base import Task
 
 if TYPE_CHECKING:
+    from core.api.steps import StepResult
     from core.config.resolved import EngineConfig
     from core.engine.messages import Finished, Outputs
     from core.engine.request import Request
     from core.engine.scheduler import Step
     from core.engine.settle import Settler
-    from core.engine.step import StepResult
     from core.engine.step_budget import Limits
 
 NAME = "pool"

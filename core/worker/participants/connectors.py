@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from core.api.connectors import KVConnectorWorker
 from core.api.participants import Parts, WorkerParticipant
-from core.engine.step import StepPlan, StepResult
+from core.api.steps import StepPlan, StepResult
 
 
 class ConnectorParticipant(WorkerParticipant):

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from core.api.drafters import Drafter
 from core.api.participants import Parts, SampledStep, WorkerParticipant
+from core.api.steps import NewRow, StepPlan, StepResult
 from core.engine.participants.drafts import Drafted
-from core.engine.step import NewRow, StepPlan, StepResult
 
 
 class DraftsParticipant(WorkerParticipant):

@@ -15,8 +15,8 @@ import numpy as np
 
 from core.api.errors import EngineError, PluginError
 from core.api.participants import SampledStep, WorkerParticipant
+from core.api.steps import StepPlan, StepResult
 from core.engine.parts import require_kind, restored
-from core.engine.step import StepPlan, StepResult
 from core.plugins.drivers import describe
 from core.worker.inputs import StepInputs
 

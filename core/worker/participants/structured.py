@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from core.api.participants import AllowedTokens, Parts, WorkerParticipant
+from core.api.steps import StepPlan
 from core.engine.participants import STRUCTURED
-from core.engine.step import StepPlan
 
 
 class StructuredParticipant(WorkerParticipant):

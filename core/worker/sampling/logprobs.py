@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from core.engine.step import TopLogprobs
+from core.api.steps import TopLogprobs
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from core.worker.sampling.batch import SampleBatch
 
 if TYPE_CHECKING:
     from core.api.logits import LogitsProcessor
-    from core.engine.step import NewRow
+    from core.api.steps import NewRow
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from torch import Tensor
 
-from core.engine.step import StepPlan, StepResult
+from core.api.steps import StepPlan, StepResult
 from core.worker.rows import RowTable
 from core.worker.sampling.batch import Feature
 from core.worker.sampling.logprobs import LogprobTensors, fetched, joined, top_logprobs

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from torch import Tensor
 
-from core.engine.step import TopLogprobs
+from core.api.steps import TopLogprobs
 from core.worker.sampling.logprobs import LogprobTensors, extended, fetched, split_rows
 
 NOT_FINITE = "CORE-E121 The model produced logits that are not finite numbers for this request."

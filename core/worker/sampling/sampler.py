@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from core.engine.step import NewRow
+from core.api.steps import NewRow
 from core.ops.registry import REGISTRY
 from core.ops.sampling import TEMPERATURE
 from core.worker.sampling.batch import Feature, SampleBatch

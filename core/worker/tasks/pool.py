@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from core.api.steps import NewRow, StepPlan, StepResult
 from core.engine.parts import restored
 from core.engine.profile import Timer
-from core.engine.step import NewRow, StepPlan, StepResult
 from core.engine.tasks.pool import NAME, Pooled, Pooling
 from core.worker.inputs import Planner, StepInputs
 from core.worker.rows import RowTable

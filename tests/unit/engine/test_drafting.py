@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from core.api.participants import Participant
+from core.api.steps import StepResult, TopLogprobs
 from core.engine.participants.grammars import Grammar
 from core.engine.participants.stages import Stages
-from core.engine.step import StepResult, TopLogprobs
 from core_testing.arithmetic import generate
 
 from .conftest import VOCAB

@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from core.api.steps import BlockUpdate, StepPlan, StepResult
+from core.api.wire import MessageDecoder, encode_message
 from core.engine.participants.drafts import PROBED, Drafted, DraftsParticipant
 from core.engine.participants.stages import Stages
-from core.engine.step import BlockUpdate, StepPlan, StepResult
-from core.engine.wire import Decoder, encode
 from core_testing.arithmetic import generate
 
 from .conftest import VOCAB, faults
@@ -110,6 +110,6 @@ def test_a_drafter_that_is_switched_off_gets_no_rows_and_is_closed_once(half, ha
 def test_what_was_drafted_comes_through_a_process_border(half):
     result = StepResult(0, np.zeros(1, np.int32), counts=np.ones(1, np.int32))
     result.parts["ngram"] = Drafted(np.array([3], np.int32), np.array([2], np.int32))
-    read: StepResult = Decoder(StepResult).decode(encode(result))
+    read: StepResult = MessageDecoder(StepResult).decode(encode_message(result))
     Stages((half,)).collect(StepPlan(0, [], (BlockUpdate(NONE, NONE, NONE, NONE),), NONE, NONE, NONE, NONE, NONE), read)
     assert isinstance(read.parts["ngram"], Drafted) and read.parts["ngram"].counts.tolist() == [2]

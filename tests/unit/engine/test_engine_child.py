@@ -103,7 +103,7 @@ def test_a_folder_that_cannot_be_made_leaves_nothing(monkeypatch, tmp_path):
         raise OSError("no more processes")
 
     monkeypatch.setattr("core.engine.child.subprocess.Popen", refuse)
-    monkeypatch.setattr("core.engine.folders.tempfile.mkdtemp", lambda prefix: str(tmp_path / "made"))
+    monkeypatch.setattr("core.api.folders.tempfile.mkdtemp", lambda prefix: str(tmp_path / "made"))
     (tmp_path / "made").mkdir()
     with pytest.raises(OSError, match="no more processes"):
         EngineChild()

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from core.api.errors import EngineError
+from core.api.steps import StepResult
 from core.engine.blocks import BlockPool
 from core.engine.hashing import BlockHasher
 from core.engine.messages import Add, Finished
@@ -13,7 +14,6 @@ from core.engine.rows import RowTable
 from core.engine.sampling import SamplingParams
 from core.engine.scheduler import Scheduler
 from core.engine.settle import Settler
-from core.engine.step import StepResult
 from core.engine.step_budget import Limits
 from core.engine.tasks.pool import Pool, Pooled, Pooling, Vector
 

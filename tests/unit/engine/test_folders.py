@@ -9,11 +9,11 @@ import sys
 
 import pytest
 
-from core.engine.folders import PrivateFolder, clear_left
+from core.api.folders import PrivateFolder, clear_left
 
 HOLDS = """
 import sys
-from core.engine.folders import PrivateFolder
+from core.api.folders import PrivateFolder
 print(PrivateFolder().path, flush=True)
 sys.stdin.read()
 """

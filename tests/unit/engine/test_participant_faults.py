@@ -7,8 +7,8 @@ import pytest
 
 from core.api.errors import PluginError
 from core.api.participants import Participant, WorkerParticipant
+from core.api.steps import BlockUpdate, StepPlan, StepResult
 from core.engine.participants.stages import Stages
-from core.engine.step import BlockUpdate, StepPlan, StepResult
 from core.worker.participants.stages import WorkerStages
 from core_testing.arithmetic import generate
 

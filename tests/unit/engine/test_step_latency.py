@@ -10,9 +10,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from core.api.steps import TopLogprobs
 from core.engine.latency import Allowance, LatencyTarget
 from core.engine.loop import EngineLoop
-from core.engine.step import TopLogprobs
 from core.engine.step_costs import StepCosts, StepWork
 from core_testing.arithmetic import ArithmeticExecutor, generate
 

@@ -12,15 +12,15 @@ import pytest
 from core import tasks
 from core.api.errors import EngineError, PluginError
 from core.api.participants import Participant
+from core.api.steps import StepPlan, StepResult
+from core.api.wire import MessageDecoder, encode_message
 from core.engine import assembly
 from core.engine.inbound import Inbound
 from core.engine.messages import Add, ToEngine
 from core.engine.parts import restored
-from core.engine.step import StepPlan, StepResult
 from core.engine.tasks.base import Task
 from core.engine.tasks.generate import Generate
 from core.engine.tasks.pool import Pool, Pooling
-from core.engine.wire import Decoder, encode
 from core_testing.arithmetic import ArithmeticWorker
 
 
@@ -65,7 +65,7 @@ class CountingWorker(ArithmeticWorker):
 
     def execute(self, plan, late=None):
         if self._distant:
-            plan = Decoder(StepPlan).decode(encode(plan))
+            plan = MessageDecoder(StepPlan).decode(encode_message(plan))
         if not len(plan.rows):
             return StepResult(plan.number, np.zeros(0, np.int32))
         self._numbers.update((new.row, restored(new.parts["count"], Divisor, "count").number) for new in plan.new_rows)
@@ -73,7 +73,7 @@ class CountingWorker(ArithmeticWorker):
         places = np.flatnonzero(plan.samples)
         counts = [self._count(int(plan.rows[i]), int(plan.starts[i] + plan.counts[i])) for i in places]
         result = StepResult(plan.number, np.zeros(0, np.int32), parts={"count": Counted(places, np.array(counts, int))})
-        return Decoder(StepResult).decode(encode(result)) if self._distant else result
+        return MessageDecoder(StepResult).decode(encode_message(result)) if self._distant else result
 
     def _count(self, row, length):
         return int((self.cache[self._slots(0, row, 0, length)] % self._numbers[row] == 0).sum())
@@ -188,7 +188,7 @@ def test_a_part_arrives_as_its_type(part):
 def test_a_part_of_a_pooling_request_arrives_whole(message_of):
     asked = Pooling("all", second=3)
     sent = message_of(task="pool", parts={"pool": asked})
-    received = Inbound(ToEngine).read(encode(sent))
+    received = Inbound(ToEngine).read(encode_message(sent))
     assert received.task == "pool" and restored(received.parts["pool"], Pooling, "pool") == asked
 
 

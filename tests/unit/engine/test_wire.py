@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from core.api.errors import EngineError
+from core.api.steps import BlockUpdate, NewRow, StepPlan, StepResult, TopLogprobs, WorkerInfo
+from core.api.wire import MessageDecoder, encode_message
 from core.engine.sampling import SamplingParams
-from core.engine.step import BlockUpdate, NewRow, StepPlan, StepResult, TopLogprobs, WorkerInfo
-from core.engine.wire import Decoder, encode
 
-PLANS: Decoder[StepPlan] = Decoder(StepPlan)
-RESULTS: Decoder[StepResult] = Decoder(StepResult)
-ARRAYS: Decoder[np.ndarray] = Decoder(np.ndarray)
+PLANS: MessageDecoder[StepPlan] = MessageDecoder(StepPlan)
+RESULTS: MessageDecoder[StepResult] = MessageDecoder(StepResult)
+ARRAYS: MessageDecoder[np.ndarray] = MessageDecoder(np.ndarray)
 
 dtypes = st.sampled_from(["bool", "int8", "uint8", "int16", "int32", "int64", "uint32", "uint64", "f2", "f4", "f8"])
 arrays = dtypes.flatmap(lambda kind: hnp.arrays(kind, hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=5)))
@@ -84,7 +84,7 @@ def same(left: Any, right: Any) -> bool:
 
 @given(arrays)
 def test_arrays_come_back_equal_and_writable(array: np.ndarray) -> None:
-    back = ARRAYS.decode(encode(array))
+    back = ARRAYS.decode(encode_message(array))
     assert same(back, np.ascontiguousarray(array).reshape(array.shape))
     assert back.flags.writeable
 
@@ -92,23 +92,23 @@ def test_arrays_come_back_equal_and_writable(array: np.ndarray) -> None:
 @given(plans)
 @settings(max_examples=50)
 def test_plans_come_back_equal(plan: StepPlan) -> None:
-    assert same(PLANS.decode(encode(plan)), plan)
+    assert same(PLANS.decode(encode_message(plan)), plan)
 
 
 @given(results)
 @settings(max_examples=50)
 def test_results_come_back_equal(result: StepResult) -> None:
-    assert same(RESULTS.decode(encode(result)), result)
+    assert same(RESULTS.decode(encode_message(result)), result)
 
 
 def test_worker_info_comes_back_equal() -> None:
     info = WorkerInfo(7, 4096, {"device": "cpu"}, [("load", 0.25)])
-    assert Decoder(WorkerInfo).decode(encode(info)) == info
+    assert MessageDecoder(WorkerInfo).decode(encode_message(info)) == info
 
 
 def test_strided_views_keep_their_values() -> None:
     array = np.arange(24, dtype=np.int32).reshape(4, 6)[::2, 1::2].T
-    assert np.array_equal(ARRAYS.decode(encode(array)), array)
+    assert np.array_equal(ARRAYS.decode(encode_message(array)), array)
 
 
 @given(st.binary(max_size=60))
@@ -121,7 +121,7 @@ def test_random_bytes_raise_nothing_but_engine_errors(data: bytes) -> None:
 @given(plans, st.data())
 @settings(max_examples=50)
 def test_damaged_plans_decode_or_raise_engine_errors(plan: StepPlan, data: st.DataObject) -> None:
-    message = bytearray(encode(plan))
+    message = bytearray(encode_message(plan))
     for _ in range(3):
         message[data.draw(st.integers(0, len(message) - 1))] = data.draw(st.integers(0, 255))
     try:
@@ -161,9 +161,9 @@ def test_deep_nesting_is_an_error_not_a_crash() -> None:
 @pytest.mark.parametrize("value", [object(), np.array([object()]), np.array(["text"]), {"a": {1, object()}}, 2**70])
 def test_what_is_not_plain_data_cannot_be_sent(value: object) -> None:
     with pytest.raises(EngineError, match="CORE-E131"):
-        encode(value)
+        encode_message(value)
 
 
 def test_import_is_free_of_torch() -> None:
-    code = "import sys, core.engine.wire; sys.exit('torch' in sys.modules)"
+    code = "import sys, core.api.wire; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

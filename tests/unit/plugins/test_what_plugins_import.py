@@ -11,7 +11,6 @@ ROOT = Path(__file__).parents[3]
 PROJECTS = sorted(path.parent.relative_to(ROOT).as_posix() for path in ROOT.glob("plugins/*/*/pyproject.toml"))
 MORE = {
     "plugins/commands/testing": "drives core's own engine, worker and server in tests",
-    "plugins/executors/local": "runs the engine's own messages and worker in other processes",
     "plugins/platforms/accelerator": "its runs without a card are on the fake device",
     "plugins/tool_parsers/engine": "shares samples for the kit among parsers",
 }

@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from core.api import AllowedTokens, CheckpointError, Done, EngineError
+from core.api import AllowedTokens, CheckpointError, Done, EngineError, StepResult, WorkerInfo
 from core.engine.parts import restored
-from core.engine.step import StepResult, WorkerInfo
 
 
 class FakeStream:
@@ -84,5 +83,14 @@ class FakeWorker:
             Path(self.mark).write_text("closed")
 
 
-def make(config: Any, on_progress: Any) -> FakeWorker:
-    return FakeWorker(config.checkpoint.config["mode"], on_progress)
+class FakeOpener:
+    """Opens such workers, wherever it travels."""
+
+    def __init__(self, mode: str) -> None:
+        self.mode = mode
+
+    def open(self, on_progress: Any) -> FakeWorker:
+        return FakeWorker(self.mode, on_progress)
+
+    def dumps(self) -> str:
+        return f"fake_executor_worker:FakeOpener {self.mode}"

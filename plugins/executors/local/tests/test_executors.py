@@ -20,8 +20,7 @@ from core_plugin_executors.manifest import INPROC, SUBPROCESS
 from core_plugin_executors.process import SubprocessExecutor
 from core_plugin_executors.signs import SILENCE_SECONDS, SignsOfLife
 
-from core.api import AllowedTokens, CheckpointError, CoreError, Done, EngineError
-from core.engine.step import BlockUpdate, StepPlan
+from core.api import AllowedTokens, BlockUpdate, CheckpointError, CoreError, Done, EngineError, StepPlan
 
 BOTH = pytest.mark.parametrize("kind", [InprocExecutor, SubprocessExecutor])
 EMPTY = np.zeros(0, np.int32)
@@ -43,11 +42,11 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.fixture
-def start(make_config: Any) -> Iterator[Callable[..., Any]]:
+def start(make_setup: Any) -> Iterator[Callable[..., Any]]:
     opened: list[Any] = []
 
     def open_one(kind: Any, mode: str = "", **options: Any) -> Any:
-        executor = kind(make_config(mode, **options))
+        executor = kind(make_setup(mode, **options))
         opened.append(executor)
         executor.start()
         return executor
@@ -153,9 +152,9 @@ def test_an_error_of_one_step_is_raised_by_that_step_alone(kind: Any, start: Any
 
 
 @BOTH
-def test_progress_and_worker_facts_are_passed_on(kind: Any, make_config: Any) -> None:
+def test_progress_and_worker_facts_are_passed_on(kind: Any, make_setup: Any) -> None:
     seen: list[tuple[int, int]] = []
-    executor = kind(make_config("hello"), on_progress=lambda done, total: seen.append((done, total)))
+    executor = kind(make_setup("hello", on_progress=lambda done, total: seen.append((done, total))))
     assert not executor.healthy()
     info = executor.start()
     assert executor.healthy()
@@ -168,8 +167,8 @@ def test_progress_and_worker_facts_are_passed_on(kind: Any, make_config: Any) ->
 
 
 @BOTH
-def test_an_error_at_start_is_raised_as_it_is(kind: Any, make_config: Any) -> None:
-    executor = kind(make_config("bad checkpoint"))
+def test_an_error_at_start_is_raised_as_it_is(kind: Any, make_setup: Any) -> None:
+    executor = kind(make_setup("bad checkpoint"))
     with pytest.raises(CheckpointError) as caught:
         executor.start()
     assert (caught.value.code, caught.value.hint) == ("CORE-M199", "Download it again.")
@@ -177,9 +176,9 @@ def test_an_error_at_start_is_raised_as_it_is(kind: Any, make_config: Any) -> No
 
 
 @BOTH
-def test_an_executor_that_does_not_run_says_so(kind: Any, make_config: Any) -> None:
+def test_an_executor_that_does_not_run_says_so(kind: Any, make_setup: Any) -> None:
     with pytest.raises(EngineError, match="CORE-E133"):
-        kind(make_config()).launch(plan(0, 1))
+        kind(make_setup()).launch(plan(0, 1))
 
 
 @BOTH
@@ -192,9 +191,9 @@ def test_close_closes_the_worker(kind: Any, start: Any, tmp_path: Path) -> None:
         executor.launch(plan(0, 1))
 
 
-def test_unforeseen_errors_get_a_code(start: Any, make_config: Any) -> None:
+def test_unforeseen_errors_get_a_code(start: Any, make_setup: Any) -> None:
     with pytest.raises(EngineError, match=r"CORE-E132 .* in its start: ZeroDivisionError: by nought"):
-        SubprocessExecutor(make_config("bug at start")).start()
+        SubprocessExecutor(make_setup("bug at start")).start()
     executor = start(SubprocessExecutor)
     with pytest.raises(EngineError, match=r"CORE-E132 .* in a step: KeyError: 'step 98'"):
         executor.launch(plan(98, 1)).result()
@@ -203,13 +202,13 @@ def test_unforeseen_errors_get_a_code(start: Any, make_config: Any) -> None:
     assert executor.call("echo", 1, "two") == ["echo", 1, "two"]
 
 
-def test_a_child_that_dies_at_start_is_reported_with_its_status(make_config: Any) -> None:
+def test_a_child_that_dies_at_start_is_reported_with_its_status(make_setup: Any) -> None:
     with pytest.raises(EngineError, match=r"CORE-E130 .* exit status 3"):
-        SubprocessExecutor(make_config("exit at start")).start()
+        SubprocessExecutor(make_setup("exit at start")).start()
 
 
-def test_a_child_that_does_not_get_ready_in_time_is_killed(make_config: Any) -> None:
-    executor = SubprocessExecutor(make_config("slow start", start_timeout=0.5, close_timeout=0.2))
+def test_a_child_that_does_not_get_ready_in_time_is_killed(make_setup: Any) -> None:
+    executor = SubprocessExecutor(make_setup("slow start", start_timeout=0.5, close_timeout=0.2))
     with pytest.raises(EngineError, match=r"CORE-E134 .* 0.5 seconds"):
         executor.start()
     assert executor.pid is None
@@ -291,12 +290,13 @@ def test_close_kills_a_child_that_hangs(start: Any) -> None:
 
 PARENT = """
 import sys
-from core.config.resolved import EngineConfig
+from types import SimpleNamespace
+from core.api import load_opener
 from core_plugin_executors.process import SubprocessExecutor
-from core_plugin_executors.signs import SILENCE_SECONDS, SignsOfLife
-from core.engine.step import StepPlan
 if __name__ == "__main__":
-    executor = SubprocessExecutor(EngineConfig.model_validate_json(sys.argv[1]))
+    opener = load_opener(sys.argv[1])
+    made = SimpleNamespace(options={}, opener=opener, start_timeout=60.0, on_progress=lambda done, total: None)
+    executor = SubprocessExecutor(made)
     executor.start()
     print(executor.pid, flush=True)
     sys.stdin.read()
@@ -305,10 +305,10 @@ if __name__ == "__main__":
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_the_death_of_the_parent_ends_the_child(
-    make_config: Any, folders: Path, monkeypatch: pytest.MonkeyPatch, number: int
+    make_setup: Any, folders: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(folders))
-    command = [sys.executable, "-c", PARENT, make_config().model_dump_json()]
+    command = [sys.executable, "-c", PARENT, make_setup().opener.dumps()]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
         child = int(parent.stdout.readline())
         assert not gone(child)
@@ -323,12 +323,12 @@ def test_the_socket_folder_is_private(start: Any, folders: Path) -> None:
     assert folder.stat().st_mode & 0o777 == 0o700
 
 
-def test_a_socket_path_that_is_too_long_is_explained(make_config: Any, monkeypatch: Any, folders: Path) -> None:
+def test_a_socket_path_that_is_too_long_is_explained(make_setup: Any, monkeypatch: Any, folders: Path) -> None:
     deep = folders / ("d" * 100)
     deep.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(deep))
     with pytest.raises(EngineError, match=r"CORE-E134 .*TMPDIR"):
-        SubprocessExecutor(make_config()).start()
+        SubprocessExecutor(make_setup()).start()
     deep.rmdir()
 
 

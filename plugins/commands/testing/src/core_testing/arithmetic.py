@@ -18,7 +18,7 @@ import numpy as np
 
 from core.api.kvspecs import KVSpec
 from core.api.participants import AllowedTokens
-from core.engine.step import StepPlan, StepResult, WorkerInfo
+from core.api.steps import StepPlan, StepResult, WorkerInfo
 
 NO_TOKEN = -1
 

@@ -1,7 +1,7 @@
 """The worker's process: `python -m core_plugin_executors.child`.
 
-Standard input brings three lines, the socket's address, the descriptor for signs of life and the engine configuration
-as JSON, and then stays open: its end means that the parent is gone, however it went.
+Standard input brings three lines, the socket's address, the descriptor for signs of life and the opener of the worker,
+and then stays open: its end means that the parent is gone, however it went.
 """
 
 from __future__ import annotations
@@ -20,9 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import zmq
 
-from core.api import CoreError, Done, EngineError
-from core.config.resolved import EngineConfig
-from core.engine.wire import Decoder, encode
+from core.api import CoreError, Done, EngineError, MessageDecoder, encode_message, load_opener
 from core_plugin_executors.messages import (
     Call,
     Failed,
@@ -37,14 +35,11 @@ from core_plugin_executors.messages import (
     describe,
 )
 from core_plugin_executors.signs import give_signs
-from core_plugin_executors.workers import make_worker
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from core.api import Pending
-    from core.engine.step import StepResult
-    from core_plugin_executors.workers import Worker
+    from core.api import Pending, StepResult, Worker, WorkerOpener
 
 
 class Link:
@@ -52,7 +47,7 @@ class Link:
 
     def __init__(self, socket: zmq.Socket[bytes]) -> None:
         self._socket = socket
-        self._decoder: Decoder[ToChild] = Decoder(ToChild)
+        self._decoder: MessageDecoder[ToChild] = MessageDecoder(ToChild)
         self._lock = threading.Lock()
         self._passed: deque[ToChild] = deque()  # came while a step waited for its late parts
 
@@ -78,14 +73,14 @@ class Link:
 
     def progress(self, done: int, total: int) -> None:
         """Report loaded bytes."""
-        self.send(encode(Loading(done, total)))
+        self.send(encode_message(Loading(done, total)))
 
 
 def answer(worker: Worker, message: Launch | Call, link: Link) -> Pending[bytes]:
     """Do, or begin, what a message asks; an error of it is the answer, not the end."""
     try:
         if isinstance(message, Call):
-            return Done(encode(Returned(worker.call(message.method, *message.args))))
+            return Done(encode_message(Returned(worker.call(message.method, *message.args))))
         further = (partial(link.late, message.plan.number),) if message.plan.late else ()
         begun = Begun(worker.begin(message.plan, *further))
         return Done(begun.result()) if isinstance(begun.step, Done) else begun
@@ -101,7 +96,7 @@ class Begun(NamedTuple):
     def result(self) -> bytes:
         """Wait for the step and return the message about it."""
         try:
-            return encode(Stepped(self.step.result()))
+            return encode_message(Stepped(self.step.result()))
         except Exception as error:
             return failure(error, "a step")
 
@@ -148,16 +143,16 @@ def failure(error: Exception, doing: str) -> bytes:
     """Return the message about `error`; one that nobody foresaw also leaves its traceback on standard error."""
     if not isinstance(error, CoreError):
         traceback.print_exc()
-    return encode(Failed(describe(error, doing)))
+    return encode_message(Failed(describe(error, doing)))
 
 
-def serve(config: EngineConfig, link: Link) -> int:
+def serve(opener: WorkerOpener, link: Link) -> int:
     """Start the worker and answer until `Stop`. Returns the exit status."""
     with contextlib.ExitStack() as stack:
         try:
-            worker = make_worker(config, link.progress)
+            worker = opener.open(link.progress)
             stack.callback(worker.close)
-            started = encode(Started(worker.start()))
+            started = encode_message(Started(worker.start()))
         except Exception as error:
             link.send(failure(error, "its start"))
             return 1
@@ -184,13 +179,13 @@ def watch_parent(folder: Path) -> None:
 def main() -> int:
     """Connect, serve, and return the exit status."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides when to stop.
-    address, signs, config = sys.stdin.readline().rstrip("\n"), int(sys.stdin.readline()), sys.stdin.readline()
+    address, signs, opener = sys.stdin.readline().rstrip("\n"), int(sys.stdin.readline()), sys.stdin.readline()
     folder = Path(address.removeprefix("ipc://")).parent
     for target, args in ((watch_parent, (folder,)), (give_signs, (signs,))):
         threading.Thread(target=target, args=args, name=target.__name__, daemon=True).start()
     with zmq.Context() as context, context.socket(zmq.PAIR) as socket:
         socket.connect(address)
-        return serve(EngineConfig.model_validate_json(config), Link(socket))
+        return serve(load_opener(opener), Link(socket))
 
 
 if __name__ == "__main__":

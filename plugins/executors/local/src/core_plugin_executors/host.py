@@ -10,8 +10,7 @@ import time
 
 import zmq
 
-from core.api import EngineError
-from core.engine.folders import PrivateFolder, clear_left
+from core.api import EngineError, PrivateFolder, clear_left
 from core_plugin_executors.signs import SignsOfLife
 
 _POLL_MS = 200
@@ -22,11 +21,11 @@ class Host:
     """A child process and the PAIR socket to it, in a folder that only this user can enter.
 
     Args:
-        config: Engine configuration, JSON in one line.
+        opener: Of the worker, in one line.
         close_timeout: Seconds that the child gets to end by itself.
     """
 
-    def __init__(self, config: str, close_timeout: float) -> None:
+    def __init__(self, opener: str, close_timeout: float) -> None:
         self._close_timeout = close_timeout
         self._context = zmq.Context()
         self._socket = self._context.socket(zmq.PAIR)
@@ -36,7 +35,7 @@ class Host:
         self._signs = SignsOfLife()
         self._process: subprocess.Popen[bytes] | None = None
         try:
-            self._spawn(f"ipc://{self._folder.path / 'socket'}", config)
+            self._spawn(f"ipc://{self._folder.path / 'socket'}", opener)
         except BaseException:
             self.close()
             raise
@@ -102,7 +101,7 @@ class Host:
         self._signs.close()
         self._folder.remove()
 
-    def _spawn(self, address: str, config: str) -> None:
+    def _spawn(self, address: str, opener: str) -> None:
         try:
             self._socket.bind(address)
         except zmq.ZMQError as error:
@@ -114,7 +113,7 @@ class Host:
         stdin = self._process.stdin
         if stdin is not None:
             with contextlib.suppress(BrokenPipeError):  # A child that is dead already is found by `receive`.
-                stdin.write(f"{address}\n{self._signs.writing}\n{config}\n".encode())
+                stdin.write(f"{address}\n{self._signs.writing}\n{opener}\n".encode())
                 stdin.flush()
 
 

@@ -7,15 +7,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from core.api import EngineError
-from core_plugin_executors.workers import make_worker
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from core.api import Pending, Stream
-    from core.config.resolved import EngineConfig
-    from core.engine.step import StepPlan, StepResult, WorkerInfo
-    from core_plugin_executors.workers import Progress, Worker
+    from core.api import ExecutorSetup, Pending, StepPlan, StepResult, Stream, Worker, WorkerInfo
 
 LATE_SECONDS = 300.0
 """A step that waits longer for its late parts fails: whoever makes them is gone."""
@@ -35,22 +31,17 @@ class Launched:
 
 
 class InprocExecutor:
-    """One worker on a stream of this process.
+    """One worker on a stream of this process."""
 
-    Args:
-        on_progress: Called with `(done, total)` bytes while weights are loaded.
-    """
-
-    def __init__(self, config: EngineConfig, on_progress: Progress | None = None) -> None:
-        self._config = config
-        self._on_progress = on_progress or _ignore
+    def __init__(self, setup: ExecutorSetup) -> None:
+        self._setup = setup
         self._worker: Worker | None = None
         self._stream: Stream | None = None
         self._awaited: dict[int, Future[Mapping[str, Any]]] = {}  # by step
 
     def start(self) -> WorkerInfo:
         """Start the worker in the calling thread. Raises what the worker raised, after closing it."""
-        worker = make_worker(self._config, self._on_progress)
+        worker = self._setup.opener.open(self._setup.on_progress)
         try:
             info = worker.start()
             self._stream = worker.stream()
@@ -96,7 +87,3 @@ class InprocExecutor:
         if self._worker is None or self._stream is None:
             raise EngineError("CORE-E133", "The inproc executor has no running worker: it is not started, or closed.")
         return self._worker, self._stream
-
-
-def _ignore(done: int, total: int) -> None:
-    """Stand in for a progress callback that nobody gave."""

@@ -10,7 +10,6 @@ INPROC = ExecutorSpec(
     api=1,
     summary="The worker lives in the engine process: no hop between scheduler and device",
     priority=80,
-    options="core_plugin_executors.options:ExecutorOptions",
 )
 
 SUBPROCESS = ExecutorSpec(

@@ -6,8 +6,7 @@ from typing import Any
 
 import msgspec
 
-from core.api import CoreError, EngineError
-from core.engine.step import StepPlan, StepResult, WorkerInfo
+from core.api import CoreError, EngineError, StepPlan, StepResult, WorkerInfo
 
 
 class Launch(msgspec.Struct, tag="launch", array_like=True):

@@ -7,19 +7,15 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from core.api import CoreError, EngineError
-from core.engine.wire import Decoder, encode
+from core.api import CoreError, EngineError, MessageDecoder, encode_message
 from core_plugin_executors.host import Host
 from core_plugin_executors.messages import Call, Failed, FromChild, Late, Launch, Loading, Returned, Started, Stop
-from core_plugin_executors.options import options_of
+from core_plugin_executors.options import ExecutorOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from core.api import Pending
-    from core.config.resolved import EngineConfig
-    from core.engine.step import StepPlan, StepResult, WorkerInfo
-    from core_plugin_executors.workers import Progress
+    from core.api import ExecutorSetup, Pending, StepPlan, StepResult, WorkerInfo
 
 T = TypeVar("T")
 
@@ -46,16 +42,11 @@ class Ticket(Generic[T]):
 
 
 class SubprocessExecutor:
-    """One worker in a child process. Calls from several threads are served one after the other.
+    """One worker in a child process. Calls from several threads are served one after the other."""
 
-    Args:
-        on_progress: Called with `(done, total)` bytes while weights are loaded.
-    """
-
-    def __init__(self, config: EngineConfig, on_progress: Progress | None = None) -> None:
-        self._config = config
-        self._on_progress = on_progress
-        self._decoder: Decoder[FromChild] = Decoder(FromChild)
+    def __init__(self, setup: ExecutorSetup) -> None:
+        self._setup = setup
+        self._decoder: MessageDecoder[FromChild] = MessageDecoder(FromChild)
         self._lock = threading.RLock()
         self._tickets: deque[Ticket[Any]] = deque()
         self._host: Host | None = None
@@ -68,10 +59,11 @@ class SubprocessExecutor:
 
     def start(self) -> WorkerInfo:
         """Start the child and wait until its worker is ready. Raises the worker's error if it cannot start."""
-        self._host = Host(self._config.model_dump_json(), options_of(self._config).close_timeout)
+        options = ExecutorOptions.model_validate(self._setup.options)
+        self._host = Host(self._setup.opener.dumps(), options.close_timeout)
         ticket: Ticket[WorkerInfo] = Ticket(self)
         self._tickets.append(ticket)
-        timeout = self._config.options.runtime.start_timeout
+        timeout = self._setup.start_timeout
         try:
             self.wait_for(ticket, deadline=time.monotonic() + timeout)
             return ticket.result()
@@ -88,7 +80,7 @@ class SubprocessExecutor:
 
     def late(self, number: int, parts: Mapping[str, Any]) -> None:
         """Send a step the late parts that it waits for."""
-        data = encode(Late(number, dict(parts)))
+        data = encode_message(Late(number, dict(parts)))
         with self._lock:
             if self._host is not None:
                 self._host.send(data)
@@ -109,7 +101,7 @@ class SubprocessExecutor:
             if host is None:
                 return
             if host.alive():
-                host.send(encode(Stop()))
+                host.send(encode_message(Stop()))
             host.close()
             self._fail(EngineError("CORE-E133", "The worker process was closed before it answered."))
 
@@ -120,7 +112,7 @@ class SubprocessExecutor:
                 self._take_in(deadline)
 
     def _ask(self, message: Launch | Call) -> Ticket[Any]:
-        data = encode(message)
+        data = encode_message(message)
         with self._lock:
             if self._failure is not None:
                 raise CoreError.from_dict(self._failure.to_dict())
@@ -141,8 +133,7 @@ class SubprocessExecutor:
             return
         match self._decoder.decode(data):
             case Loading(done, total):
-                if self._on_progress is not None:
-                    self._on_progress(done, total)
+                self._setup.on_progress(done, total)
             case Failed(error):
                 self._tickets.popleft().settle(None, error)
             case Started(answer) | Returned(answer):

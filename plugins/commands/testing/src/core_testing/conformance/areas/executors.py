@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from core.api.executors import Executor
+from core.api.steps import WorkerInfo
 from core.config.resolved import EngineConfig
-from core.engine.step import WorkerInfo
+from core.engine.opening import PlannedSetup
 from core_testing.conformance.outcome import checks, require, require_core_error
 from core_testing.conformance.subject import Subject
 from core_testing.conformance.tools.footprint import Footprint
@@ -74,7 +75,7 @@ def close_leaves_nothing_behind(subject: Subject) -> None:
 def failed_start_leaves_nothing_behind(subject: Subject) -> None:
     """A start that fails raises the worker's coded error, and leaves no process and no thread."""
     config, before = without_weights(subject), Footprint.now()
-    executor: Executor = subject.impl()(config)
+    executor: Executor = subject.impl()(PlannedSetup.of(config))
     try:
         require_core_error(executor.start, what="start() with an empty checkpoint directory")
         require(not executor.healthy(), "after a failed start it reports that it is healthy")
@@ -86,7 +87,7 @@ def failed_start_leaves_nothing_behind(subject: Subject) -> None:
 @contextmanager
 def _started(subject: Subject) -> Iterator[tuple[Executor, EngineConfig, WorkerInfo]]:
     config = tiny_config(subject)
-    executor: Executor = subject.impl()(config)
+    executor: Executor = subject.impl()(PlannedSetup.of(config))
     try:
         yield executor, config, executor.start()
     finally:

@@ -20,10 +20,6 @@ from core_testing.conformance.tools.sources import imported_names, python_files
 PUBLIC = ("core.api",)
 """What plugins may import of core."""
 
-FOR_EXECUTORS = ("core.worker", "core.plugins", "core.engine", "core.config", "core.phases")
-"""What distributions with an executor may import besides: they run core's own worker."""
-
-
 FOR_COMMANDS = ("core", *(f"core.{name}" for name in core.__all__))
 """What distributions with a command may import besides: the names that every program uses, such as `core.LLM`."""
 
@@ -87,9 +83,8 @@ def import_name_is_its_own(subject: Subject) -> None:
 
 
 def imports_only_the_public_interface(subject: Subject) -> None:
-    """Of core, the sources import `core.api`; executors core's worker, commands also `core.LLM`."""
+    """Of core, the sources import `core.api`; commands also `core.LLM`."""
     groups = {entry.group for entry in subject.catalogue.usable() if entry.dist == subject.entry.dist}
-    allowed = PUBLIC + (FOR_EXECUTORS if "core.executors" in groups else ())
     names = FOR_COMMANDS if "core.commands" in groups else ()
     found = [
         f"{file.name}:{line} imports {name}"
@@ -97,9 +92,9 @@ def imports_only_the_public_interface(subject: Subject) -> None:
         for line, name in imported_names(file)
         if name.split(".")[0] == "core"
         and name not in names
-        and not any(name == one or name.startswith(f"{one}.") for one in allowed)
+        and not any(name == one or name.startswith(f"{one}.") for one in PUBLIC)
     ]
-    require(not found, f"{'; '.join(found[:3])}: only {' and '.join(allowed)} are for plugins")
+    require(not found, f"{'; '.join(found[:3])}: only {PUBLIC[0]} is for plugins")
 
 
 def _owners() -> Mapping[str, set[str]]:

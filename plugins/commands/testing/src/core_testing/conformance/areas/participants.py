@@ -12,8 +12,8 @@ from core.api.descriptors import ParticipantSpec
 from core.api.errors import PluginError
 from core.api.participants import FrontParticipant, FrontSetup, Participant, Parts
 from core.api.requests import Caller
+from core.api.wire import unpack_array
 from core.engine.participants.stages import MOST_STATS, counted
-from core.engine.wire import unpack_array
 from core.plugins.contracts import check_contract
 from core_testing.arithmetic import generate
 from core_testing.conformance.outcome import Failed, NotApplicable, Unavailable, checks, require

@@ -23,12 +23,12 @@ from core.api.participants import (
     WorkerParticipant,
     WorkerSetup,
 )
+from core.api.steps import StepPlan, StepResult
 from core.api.tokenizer import Tokenizer
+from core.api.wire import MessageDecoder, encode_message
 from core.engine.participants.stages import Stages
 from core.engine.request import Request
-from core.engine.step import StepPlan, StepResult
 from core.engine.step_budget import Limits
-from core.engine.wire import Decoder, encode
 from core.plugins.faults import Faults
 from core.plugins.plan import PlannedPlugin
 from core.worker.participants.stages import WorkerStages
@@ -211,7 +211,7 @@ class _Executor(ArithmeticExecutor):
     def _crossed(self, message: T) -> T:
         """Return a message as another process receives it."""
         try:
-            return Decoder[T](type(message)).decode(encode(message))
+            return MessageDecoder[T](type(message)).decode(encode_message(message))
         except EngineError as error:
             self._faults.note(str(error))
             raise

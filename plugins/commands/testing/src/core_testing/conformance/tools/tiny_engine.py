@@ -11,11 +11,12 @@ import numpy as np
 from core.api.errors import CoreError
 from core.api.executors import Executor
 from core.api.participants import AllowedTokens, Participant, Parts
+from core.api.steps import StepPlan, StepResult
 from core.boot import resolve
 from core.config.resolved import EngineConfig, KVOptions, ModelOptions, Options, RuntimeOptions, SelectOptions
+from core.engine.opening import PlannedSetup
 from core.engine.participants import STRUCTURED
 from core.engine.participants.stages import Stages
-from core.engine.step import StepPlan, StepResult
 from core.engine.step_budget import Limits
 from core.plugins.kinds import kind_of
 from core_testing.conformance.outcome import Unavailable, require
@@ -75,7 +76,7 @@ def executor_of(subject: Subject) -> Executor:
     planned = config.plan.one("core.executors")
     for entry in subject.catalogue.entries("core.executors"):
         if planned is not None and (entry.name, entry.dist) == (planned.name, planned.dist):
-            executor: Executor = replace(subject, entry=entry).impl()(config)
+            executor: Executor = replace(subject, entry=entry).impl()(PlannedSetup.of(config))
             return executor
     raise Unavailable("no executor is installed")
 

@@ -1,7 +1,8 @@
-"""Step plans and results as bytes, for a worker that lives in another process.
+"""Messages between processes as bytes: step plans and results, for a worker that lives elsewhere.
 
 msgpack with arrays as `(dtype, shape, raw bytes)`: the cost is that of copying the bytes, whatever the arrays hold.
-Decoding is typed and builds nothing but the dataclasses of `core.engine.step`; it never runs code from the data.
+Decoding is typed and builds nothing but the dataclasses and structs that the type names; it never runs code from the
+data.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _DTYPES = {
 _MAX_DIMS = 8
 
 
-def encode(value: Any) -> bytes:
+def encode_message(value: Any) -> bytes:
     """Return `value` (a dataclass, struct or plain data, numpy arrays included) as msgpack.
 
     Raises:
@@ -47,8 +48,8 @@ def encode(value: Any) -> bytes:
         raise EngineError("CORE-E131", f"{type(value).__name__} cannot be sent to another process: {error}.") from error
 
 
-class Decoder(Generic[T]):
-    """Decodes messages of one type, for example `Decoder(StepPlan)`."""
+class MessageDecoder(Generic[T]):
+    """Decodes messages of one type, for example `MessageDecoder(StepPlan)`."""
 
     def __init__(self, kind: Any) -> None:
         self._decoder: msgspec.msgpack.Decoder[T] = msgspec.msgpack.Decoder(kind, dec_hook=unpack_array)
