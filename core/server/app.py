@@ -16,7 +16,6 @@ from core.config.resolved import Options
 from core.frontend.answering.parsing import AnswerParser
 from core.frontend.pooling.model import does_not_generate
 from core.server.account import note_error
-from core.server.admin import routes as admin
 from core.server.answers import JSON
 from core.server.auth import PUBLIC_PATHS
 from core.server.browsers import Browsers
@@ -84,11 +83,10 @@ def create_app(
     app = Api(title="core", version=__version__, docs_url=None, redoc_url=None, servers=servers)
     app.router.route_class = PlainRoute
     app.state.core, app.state.bodies = state, []
-    state.admin_paths |= {route.path for route in admin.ROUTES}
     if options.server.public_metrics:
         state.public_paths.add(METRICS)
     by_header = ByHeader(state, plugged)
-    for route in (*HEALTH, *admin.ROUTES):
+    for route in HEALTH:
         _add(app, state, route, by_header)
     own = list(app.router.routes)
     _add_plugged(app, state, plugged, by_header)

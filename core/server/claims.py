@@ -7,13 +7,7 @@ from dataclasses import dataclass, field
 
 from core.api.errors import PluginError
 
-_FIRST_PARTS = """
-v1 v2 x core openapi.json health livez ready readyz ping load version metrics
-pause resume is_paused drain abort_requests reset_prefix_cache start_profile stop_profile server_info server_log
-init_weight_transfer_engine start_weight_update update_weights finish_weight_update update_weights_from_disk
-weight_info get_world_size is_sleeping sleep wake_up reset_mm_cache reset_encoder_cache update_weight_version
-update_weights_from_tensor update_weights_from_distributed
-"""
+_FIRST_PARTS = "v1 v2 x core openapi.json health livez ready readyz ping load version metrics"
 
 OWN = frozenset(_FIRST_PARTS.split())
 """First parts of core's own paths, so that a claim is refused before the engine starts; the application looks again."""

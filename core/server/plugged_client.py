@@ -26,6 +26,7 @@ from core.server.caller import caller_of
 from core.server.entry import as_asked, open_generation, render, render_alone, within
 from core.server.errors import as_api_error, log_unexpected
 from core.server.generation import new_id
+from core.server.operator import ServedOperator
 from core.server.pooled import pooled, required_pooler
 from core.server.rendered import rendered
 from core.server.served_answer import ServedAnswer, chat_request, generation_requests, open_answer
@@ -42,6 +43,7 @@ class ServedClient:
     def __init__(self, state: ServerState, settings: Iterable[str] = ()) -> None:
         self._state = state
         self.settings: Mapping[str, Any] = {name: getattr(state.options.server, name) for name in settings}
+        self.operator = ServedOperator(state)
         self._llm = state.llm
         self._abilities: frozenset[str] | None = None  # found when somebody asks, and then they stay
 

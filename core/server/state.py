@@ -80,22 +80,6 @@ class Lifecycle:
 
 
 @dataclass(slots=True)
-class Operations:
-    """What an operator has begun and not ended.
-
-    Attributes:
-        profiling: The engine's steps are timed.
-        updating: How often the engine had been started again when a weight update was begun; None: none was. One that
-            was begun in another engine is not open any more.
-        loading: Held while weights are read.
-    """
-
-    profiling: bool = False
-    updating: int | None = None
-    loading: asyncio.Lock = field(default_factory=asyncio.Lock)
-
-
-@dataclass(slots=True)
 class ServerState:
     """What the routes of one server share.
 
@@ -127,7 +111,6 @@ class ServerState:
     public_paths: set[str] = field(default_factory=set)
     remote: RemoteServers | None = None
     faults: Callable[[], list[dict[str, Any]]] = list
-    operations: Operations = field(default_factory=Operations)
     shown: dict[str, str] = field(default_factory=dict)
     created: int = field(default_factory=lambda: int(time.time()))
     pending: int = 0
