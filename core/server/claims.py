@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from core.api.errors import PluginError
@@ -15,6 +16,10 @@ OWN = frozenset(_FIRST_PARTS.split())
 SHARED = frozenset({"v1", "v2"})
 """First parts of paths below which several APIs have theirs."""
 
+MOST_SHOWN = 9
+"""How many paths of a plugin are listed in full."""
+
+_FIRST_SHOWN = 5
 _PATH = re.compile(r"/|(?:/(?!\.+(?:/|$))[A-Za-z0-9._~-]+)+")
 
 
@@ -31,6 +36,13 @@ def below(path: str, place: str) -> bool:
 def shared(path: str) -> bool:
     """Whether a path lies where several APIs have theirs."""
     return first_part(path) in SHARED and path.count("/") > 1
+
+
+def some(paths: Sequence[str]) -> list[str]:
+    """Return the paths of a list; of many only the first few, and how many more there are."""
+    if len(paths) <= MOST_SHOWN:
+        return list(paths)
+    return [*paths[:_FIRST_SHOWN], f"and {len(paths) - _FIRST_SHOWN} more"]
 
 
 @dataclass(slots=True)

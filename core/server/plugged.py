@@ -20,7 +20,7 @@ from core.config.fields import SECRETS
 from core.config.resolved import ServerOptions
 from core.plugins.boot import ActivePlugins
 from core.plugins.drivers import describe
-from core.server.claims import Claims, below, first_part, shared
+from core.server.claims import Claims, below, first_part, shared, some
 from core.server.plugged_layer import PluggedLayer
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ class RouteTable:
         found = {}
         for owner, _ in self.plugins:
             mine = [route for route in self.routes if route.owner == owner]
-            places = sorted({_place(route.path) for route in mine if route.header is None})
+            places = some(sorted({_place(route.path) for route in mine if route.header is None}))
             open_to_all = _folders([route.path for route in mine if route.public])
             name = owner.partition(" ")[0].strip("'")
             found[f"routes of {name}"] = " ".join(places)

@@ -142,7 +142,7 @@ def test_routes_are_served_only_when_asked_for(plugins, llama):
     """But those that are served wherever they are installed."""
     plugins("routes")
     served = {one.name for one in resolve(_select(llama)).config.plan.of("core.routes")}
-    assert served == {"anthropic", "openai", "pooling", "responses", "resumable"}
+    assert served == {"admin", "anthropic", "openai", "pooling", "responses", "resumable"}
 
 
 def test_a_route_outside_its_prefix_stops_the_start(plugins, llama):

@@ -394,3 +394,4 @@ def test_claims_are_told_by_the_plugin_commands(monkeypatch):
 
     row = {"state": "ok", "mounts": ["/api", "/"]}
     assert _told(row) == "ok; takes /api, /" and _told({"state": "ok"}) == "ok"
+    assert _told({"state": "ok", "mounts": [f"/{n}" for n in range(10)]}) == "ok; takes /0, /1, /2, /3, /4, and 5 more"
