@@ -23,15 +23,16 @@ from core.server.by_header import ByHeader, nothing
 from core.server.dialect import error_answer
 from core.server.edge import check_origins
 from core.server.errors import as_api_error
+from core.server.free_paths import check_free
 from core.server.gate import Gate
 from core.server.health import METRICS
 from core.server.health import ROUTES as HEALTH
 from core.server.interface import ServedLLM
 from core.server.metrics import Metrics
 from core.server.plain_route import PlainEndpoint, PlainRoute
-from core.server.plugged import PluggedRoute, check_free
 from core.server.plugged_answer import PluggedEndpoint
 from core.server.plugged_layer import PluggedLayer
+from core.server.plugged_route import PluggedRoute
 from core.server.pooled import required_pooler
 from core.server.prefix import Prefix
 from core.server.routes import Route

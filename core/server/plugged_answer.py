@@ -18,9 +18,10 @@ from core.api.routes import B, RouteRequest, RouteResponse
 from core.api.serving import Reply
 from core.plugins.drivers import describe
 from core.server.body import read_object
+from core.server.dialect import careful
 from core.server.errors import INTERNAL, ApiError, as_api_error
 from core.server.outlet import StreamBody, pour
-from core.server.plugged import PluggedRoute, careful
+from core.server.plugged_route import PluggedRoute
 from core.server.state import ServerState
 from core.server.streaming import JobResponse, Watch, until_gone
 

@@ -321,7 +321,8 @@ def test_the_route_example_declares_under_its_name(example):
     example("routes")
     from acme_core_haiku.routes import Haiku
 
-    from core.server.plugged import PluginRoutes, RouteTable
+    from core.server.plugged_registry import PluginRoutes
+    from core.server.plugged_table import RouteTable
 
     table = RouteTable()
     Haiku({}).declare(PluginRoutes(table, "haiku", "'haiku'"))

@@ -20,7 +20,7 @@ from core.plugins.drivers import Candidate
 from core.plugins.hooks import Hooks
 from core.plugins.kinds import kind_of
 from core.plugins.plan import PlannedPlugin, PluginPlan
-from core.server.plugged import RouteTable
+from core.server.plugged_table import RouteTable
 from core.server.remote import servers
 
 KINDS = sorted(set(DESCRIPTORS) - {"core.kernels"})

@@ -13,7 +13,8 @@ from core.api import ChatRequest, Dialect, PluginError, Reply, RequestError, Rou
 from core.frontend.answering.parsing import AnswerParser
 from core.server.app import create_app
 from core.server.claims import OWN, first_part
-from core.server.plugged import RouteTable, check_free
+from core.server.free_paths import check_free
+from core.server.plugged_table import RouteTable
 
 NDJSON = "application/x-ndjson"
 HELLO = {"messages": [{"role": "user", "content": "hi"}]}

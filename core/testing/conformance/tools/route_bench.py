@@ -25,7 +25,8 @@ from core.frontend.prompts import PromptIds, TokenizedPrompt, prompt_ids, split_
 from core.frontend.request import GenerationRequest, spelling
 from core.frontend.results import CompletionOutput, RequestOutput
 from core.server.app import create_app
-from core.server.plugged import PluggedRoute, RouteTable
+from core.server.plugged_route import PluggedRoute
+from core.server.plugged_table import RouteTable
 from core.testing.conformance.outcome import Failed
 from core.testing.conformance.subject import Subject
 from core.testing.conformance.tools.tokenizers import tokenizer_of
