@@ -416,6 +416,8 @@ class RouteSpec(Descriptor):
         automatic: It is served wherever it is installed; others are where `--route` names them.
         settings: Options of the server (`core config`, section `server`) that it goes by, as `stream_interval`; their
             values are `EngineClient.settings`. Keys are not among them.
+        exposed_headers: Headers of its answers that web pages of other origins may read, where such pages may ask at
+            all; cookies are none of them.
     """
 
     group: ClassVar[str] = "core.routes"
@@ -424,6 +426,7 @@ class RouteSpec(Descriptor):
     public: tuple[str, ...] = ()
     automatic: bool = False
     settings: tuple[str, ...] = ()
+    exposed_headers: tuple[str, ...] = ()
 
 
 class CommandSpec(Descriptor):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from core.server.state import ServerState
 
 GROUP = "core.routes"
+_HEADER = re.compile(r"[A-Za-z0-9-]{1,64}")
 
 FirstRequest = Callable[[EngineClient], tuple[str, Mapping[str, Any]] | None]
 
@@ -37,6 +39,7 @@ class RouteTable:
         dialects: Whose they are, and they, by the path that they hold for, with everything below it.
         client_dialects: The same by the header of the clients that they are for.
         settings: Names of the server's options that a plugin goes by.
+        exposed_headers: Headers of answers that web pages of other origins may read.
         first_requests: Whose they are, and what finds them.
     """
 
@@ -47,6 +50,7 @@ class RouteTable:
     dialects: dict[str, tuple[str, Dialect]] = field(default_factory=dict)
     client_dialects: dict[bytes, tuple[str, Dialect]] = field(default_factory=dict)
     settings: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    exposed_headers: set[str] = field(default_factory=set)
     first_requests: list[tuple[str, FirstRequest]] = field(default_factory=list)
 
     @classmethod
@@ -71,13 +75,18 @@ class RouteTable:
         for name in spec.settings:
             if name not in ServerOptions.model_fields or f"server.{name}" in SECRETS:
                 raise PluginError("CORE-P130", f"route plugin {owner} cannot have the setting {name!r} of the server.")
+        for header in spec.exposed_headers:
+            if not _HEADER.fullmatch(header) or header.lower().startswith("set-cookie"):
+                raise PluginError("CORE-P130", f"route plugin {owner} cannot have the header {header!r} exposed.")
         self.settings[owner] = spec.settings
+        self.exposed_headers |= {header.lower() for header in spec.exposed_headers}
         return PluginRoutes(self, name, owner, spec.mounts, spec.public)
 
     def bind(self, state: ServerState) -> None:
         """Give every plugin the running engine. Raises `PluginError` CORE-P108."""
         from core.server.plugged_client import ServedClient
 
+        state.exposed_headers |= self.exposed_headers
         state.mounted_dialects |= {path: careful(*whose) for path, whose in self.dialects.items()}
         state.client_dialects |= {header: careful(*whose) for header, whose in self.client_dialects.items()}
         for owner, plugin in self.plugins:
