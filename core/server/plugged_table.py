@@ -72,9 +72,11 @@ class RouteTable:
     def registry(self, name: str, owner: str, spec: RouteSpec) -> PluginRoutes:
         """Return what a plugin declares its routes to. Raises `PluginError` CORE-P130: it claims too much."""
         self.claims.take(owner, spec.mounts)
-        for name in spec.settings:
-            if name not in ServerOptions.model_fields or f"server.{name}" in SECRETS:
-                raise PluginError("CORE-P130", f"route plugin {owner} cannot have the setting {name!r} of the server.")
+        for option in spec.settings:
+            if option not in ServerOptions.model_fields or f"server.{option}" in SECRETS:
+                raise PluginError(
+                    "CORE-P130", f"route plugin {owner} cannot have the setting {option!r} of the server."
+                )
         for header in spec.exposed_headers:
             if not _HEADER.fullmatch(header) or header.lower().startswith("set-cookie"):
                 raise PluginError("CORE-P130", f"route plugin {owner} cannot have the header {header!r} exposed.")

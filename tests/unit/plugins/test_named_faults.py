@@ -49,7 +49,7 @@ def active(group, make):
     """Return the plugins of a plan with one driver `odd`, which `make` makes."""
     planned = PlannedPlugin(group=group, name="odd", value="m:S", dist="acme", version="1.0", api=1)
     entry = Entry(group, "odd", "acme", "1.0", "m:S")
-    spec = SimpleNamespace(impl="m:Impl", mounts=(), public=(), settings=())
+    spec = SimpleNamespace(impl="m:Impl", mounts=(), public=(), settings=(), exposed_headers=())
     found = ActivePlugins(PluginPlan(drivers=(planned,)), [(planned, Candidate(entry, spec))], Hooks())
     found._loaded[entry, "m:Impl"] = make
     return found

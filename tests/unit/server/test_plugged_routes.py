@@ -176,6 +176,12 @@ def test_routes_lie_under_the_claims(llm, drop):
     assert drop(llm).table.facts() == {"routes of drop": "/ /api /ui; without a key: / /ui/app.js"}
 
 
+def test_a_plugin_that_goes_by_settings_has_its_own_prefix():
+    table = RouteTable()
+    table.registry("drop", "'drop'", SPEC.replace(settings=("stream_interval",))).add("GET", "/x/drop", None)
+    assert [route.path for route in table.routes] == ["/x/drop"]
+
+
 def test_every_path_of_core_is_known_before_the_engine_starts(llm, options):
     app = create_app(llm, options())
     assert {first_part(route.path) for route in app.routes} - OWN == set(), "add them to core.server.claims.OWN"
