@@ -138,7 +138,7 @@ def starts_a_front_end(plugins, monkeypatch):
 def starts_routes(plugins, monkeypatch):
     monkeypatch.setattr("core.server.plugged_client.ServedClient", lambda *_: None)
     table = RouteTable.declare(plugins)
-    table.bind(SimpleNamespace(mounted_dialects={}, client_dialects={}))
+    table.bind(SimpleNamespace(mounted_dialects={}, client_dialects={}, exposed_headers=set()))
 
 
 @pytest.mark.parametrize(
