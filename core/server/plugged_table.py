@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from core.server.state import ServerState
 
 GROUP = "core.routes"
-_HEADER = re.compile(r"[A-Za-z0-9-]{1,64}")
+_HEADER = re.compile(r"(?!set-cookie)[a-z0-9-]{1,64}", re.IGNORECASE)
+_KEY_HEADER = re.compile(r"(?!sec-)[a-z0-9-]{0,60}key", re.IGNORECASE)
+"""No browser sends such a header of its own accord, so that a page cannot have a user's key sent along."""
 
 FirstRequest = Callable[[EngineClient], tuple[str, Mapping[str, Any]] | None]
 
@@ -39,6 +41,7 @@ class RouteTable:
         dialects: Whose they are, and they, by the path that they hold for, with everything below it.
         client_dialects: The same by the header of the clients that they are for.
         settings: Names of the server's options that a plugin goes by.
+        key_headers: In which clients send keys.
         exposed_headers: Headers of answers that web pages of other origins may read.
         first_requests: Whose they are, and what finds them.
     """
@@ -50,6 +53,7 @@ class RouteTable:
     dialects: dict[str, tuple[str, Dialect]] = field(default_factory=dict)
     client_dialects: dict[bytes, tuple[str, Dialect]] = field(default_factory=dict)
     settings: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    key_headers: set[bytes] = field(default_factory=set)
     exposed_headers: set[str] = field(default_factory=set)
     first_requests: list[tuple[str, FirstRequest]] = field(default_factory=list)
 
@@ -72,15 +76,9 @@ class RouteTable:
     def registry(self, name: str, owner: str, spec: RouteSpec) -> PluginRoutes:
         """Return what a plugin declares its routes to. Raises `PluginError` CORE-P130: it claims too much."""
         self.claims.take(owner, spec.mounts)
-        for option in spec.settings:
-            if option not in ServerOptions.model_fields or f"server.{option}" in SECRETS:
-                raise PluginError(
-                    "CORE-P130", f"route plugin {owner} cannot have the setting {option!r} of the server."
-                )
-        for header in spec.exposed_headers:
-            if not _HEADER.fullmatch(header) or header.lower().startswith("set-cookie"):
-                raise PluginError("CORE-P130", f"route plugin {owner} cannot have the header {header!r} exposed.")
+        _check_spec(owner, spec)
         self.settings[owner] = spec.settings
+        self.key_headers |= {header.lower().encode() for header in spec.key_headers}
         self.exposed_headers |= {header.lower() for header in spec.exposed_headers}
         return PluginRoutes(self, name, owner, spec.mounts, spec.public)
 
@@ -88,6 +86,7 @@ class RouteTable:
         """Give every plugin the running engine. Raises `PluginError` CORE-P108."""
         from core.server.plugged_client import ServedClient
 
+        state.key_headers |= self.key_headers
         state.exposed_headers |= self.exposed_headers
         state.mounted_dialects |= {path: careful(*whose) for path, whose in self.dialects.items()}
         state.client_dialects |= {header: careful(*whose) for header, whose in self.client_dialects.items()}
@@ -132,3 +131,16 @@ class RouteTable:
                 raise refusal(route.owner, route.method, route.path, f"route plugin {known.owner} has declared it")
             self.routes.remove(known)
         self.routes.append(route)
+
+
+def _check_spec(owner: str, spec: RouteSpec) -> None:
+    """Refuse what a descriptor may not ask for. Raises `PluginError` CORE-P130."""
+    for option in spec.settings:
+        if option not in ServerOptions.model_fields or f"server.{option}" in SECRETS:
+            raise PluginError("CORE-P130", f"route plugin {owner} cannot have the setting {option!r} of the server.")
+    for header in spec.key_headers:
+        if not _KEY_HEADER.fullmatch(header):
+            raise PluginError("CORE-P130", f"route plugin {owner} cannot have keys in the header {header!r}.")
+    for header in spec.exposed_headers:
+        if not _HEADER.fullmatch(header):
+            raise PluginError("CORE-P130", f"route plugin {owner} cannot have the header {header!r} exposed.")

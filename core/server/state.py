@@ -89,6 +89,7 @@ class ServerState:
         reports: How the plugins were selected, as plain data.
         admin_paths: Paths that need the admin scope.
         public_paths: Paths of plugins' assets, which need no key.
+        key_headers: In which clients of plugins' APIs send keys, in lower case.
         exposed_headers: Of answers of plugins' routes; web pages of other origins may read them.
         mounted_dialects: Paths that say errors in another way than OpenAI's, with everything below them.
         client_dialects: The same for clients that send a header, on all other paths.
@@ -110,6 +111,7 @@ class ServerState:
     client_dialects: dict[bytes, Dialect] = field(default_factory=dict)
     admin_paths: set[str] = field(default_factory=set)
     public_paths: set[str] = field(default_factory=set)
+    key_headers: set[bytes] = field(default_factory=set)
     exposed_headers: set[str] = field(default_factory=set)
     remote: RemoteServers | None = None
     faults: Callable[[], list[dict[str, Any]]] = list

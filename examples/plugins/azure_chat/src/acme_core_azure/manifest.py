@@ -10,5 +10,6 @@ AZURE = RouteSpec(
     api=1,
     summary="Azure OpenAI's API: POST /openai/deployments/{deployment}/chat/completions",
     mounts=("/openai/deployments",),
+    key_headers=("api-key",),
     options="acme_core_azure.options:AzureOptions",
 )
