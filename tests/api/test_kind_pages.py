@@ -43,7 +43,7 @@ PROTOCOLS = {
     "core.logits": (api.LogitsProcessor,),
     "core.stat_sinks": (api.StatSink,),
     "core.io_processors": (api.IOProcessor,),
-    "core.routes": (api.RoutePlugin, api.RouteRegistry, api.EngineClient),
+    "core.routes": (api.RoutePlugin, api.RouteRegistry, api.EngineClient, api.Operator),
     "core.commands": (api.Command,),
     "core.tool_servers": (api.ToolServerClient, api.ToolSession),
     "core.structured_output": (api.StructuredOutputBackend, api.CompiledGrammar, api.GrammarMatcher),
