@@ -15,12 +15,12 @@ from datetime import UTC, datetime
 from typing import IO, Any, Literal, TextIO
 
 from core import stray
+from core.api.operator import RECENT_LINES
 
 LEVELS = ("debug", "info", "warning", "error", "critical")
 FORMATS = ("text", "json")
-RECENT_LINES = 1000
 RECENT_CHARS = 2000
-"""How many records a process remembers, and how much of each."""
+"""How much a process remembers of each record."""
 
 FIELDS = "core_fields"
 """Key of `extra` under which a call of a logger gives further fields of its record, as plain data; text omits them."""

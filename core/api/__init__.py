@@ -100,6 +100,7 @@ if TYPE_CHECKING:
     from core.api.layers import LayerBuilder, StepInputs
     from core.api.logits import LogitsContext, LogitsProcessor
     from core.api.models import ChatTemplates, Classifies, Model, WeightRules
+    from core.api.operator import Operator, PauseMode
     from core.api.parsers import (
         CallGrammar,
         EnforcesCalls,
@@ -246,6 +247,7 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
             "CallGrammar EnforcesCalls KnowsThinking OutputParser ParserContext Reasoning Text ThinkingTags "
             "ToolArguments ToolEnd ToolStart"
         ),
+        "operator": "Operator PauseMode",
         "participants": (
             "AllowedTokens BatchInputs BlockRef EngineSetup FrontParticipant FrontSetup Participant Parts SampledStep "
             "StagedRequest Tap TapPlace WorkerParticipant WorkerSetup"
@@ -446,6 +448,7 @@ __all__ = [
     "ModelSourceSpec",
     "ModelSpec",
     "OPS",
+    "Operator",
     "OutputParser",
     "PLAIN",
     "ParserContext",
@@ -453,6 +456,7 @@ __all__ = [
     "Participant",
     "ParticipantSpec",
     "Parts",
+    "PauseMode",
     "Pending",
     "PickSite",
     "Picker",

@@ -416,6 +416,10 @@ class RouteSpec(Descriptor):
         automatic: It is served wherever it is installed; others are where `--route` names them.
         settings: Options of the server (`core config`, section `server`) that it goes by, as `stream_interval`; their
             values are `EngineClient.settings`. Keys are not among them.
+        key_headers: Headers in which clients of its API send the key, beside those that every server reads; their names
+            end with `key`, as `api-key` does.
+        exposed_headers: Headers of its answers that web pages of other origins may read, where such pages may ask at
+            all; cookies are none of them.
     """
 
     group: ClassVar[str] = "core.routes"
@@ -424,6 +428,8 @@ class RouteSpec(Descriptor):
     public: tuple[str, ...] = ()
     automatic: bool = False
     settings: tuple[str, ...] = ()
+    key_headers: tuple[str, ...] = ()
+    exposed_headers: tuple[str, ...] = ()
 
 
 class CommandSpec(Descriptor):

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from core.api.bodies import Body
     from core.api.errors import RequestError
     from core.api.middleware import Layer
+    from core.api.operator import Operator
     from core.api.pooling import Pooled, Pooler, PoolRequest
     from core.api.sampling import SamplingView
     from core.api.serving import Answer, ChatRequest, Dialect, Reply, TextRequest
@@ -123,7 +124,7 @@ class RouteRegistry(Protocol):
             header: Name of a header: the route is for clients that send it alone, and its path may be anybody's.
             generates: A model that gives vectors answers it with 400.
             streams: It may answer with events, which is told to clients; a body with a field `stream` says so itself.
-            scope: `generate`: it needs the API's key. `admin`: it needs the operator's, as core's own admin routes; the
+            scope: `generate`: it needs the API's key. `admin`: it needs the operator's; the
                 path decides before a route is looked for, so that it has no parameters, and all methods of it are
                 `admin`. `public`: GET or HEAD of a path without parameters under the descriptor's `public`, which
                 nobody needs a key for.
@@ -198,6 +199,7 @@ class EngineClient(Protocol):
         defaults: Sampling parameters that hold where a request says nothing, by name.
         settings: Values of the server's options that the descriptor names.
         tool_servers: Those that may be spoken to; None if there are none.
+        operator: What whoever runs the server sees and does, for routes of the scope `admin`.
         stopping: The server ends, and with it what is being generated.
 
     What is asked counts for admission, metrics and drain. What is raised are `RequestError`s, whose `status` says whose
@@ -239,6 +241,9 @@ class EngineClient(Protocol):
 
     @property
     def tool_servers(self) -> ToolServers | None: ...
+
+    @property
+    def operator(self) -> Operator: ...
 
     @property
     def stopping(self) -> bool: ...

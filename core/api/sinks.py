@@ -22,6 +22,7 @@ class EngineStats:
         prefix_queries, prefix_hits: Tokens looked up in the prefix cache, and found there.
         scheduled_tokens, wasted_tokens: Tokens run, and those of them that were thrown away.
         blocks_freed_early: KV blocks that running requests gave back because no later token can see them.
+        dropped_messages: Messages between the engine and its client, in either direction, that could not be read.
     """
 
     running: int = 0
@@ -36,6 +37,7 @@ class EngineStats:
     scheduled_tokens: int = 0
     wasted_tokens: int = 0
     blocks_freed_early: int = 0
+    dropped_messages: int = 0
 
 
 @dataclass(frozen=True, slots=True)

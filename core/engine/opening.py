@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -30,11 +31,13 @@ class PlannedWorker:
         return f"{__name__}:{type(self).__qualname__}.loads {self._config.model_dump_json()}"
 
     def open(self, on_progress: Callable[[int, int], None]) -> Worker:
-        """Replay the plugin plan in this process and return the worker, not started."""
-        with phase("worker imports"):
-            from core.worker.worker import Worker
+        """Replay the plugin plan in this process and return the worker, not started.
 
-        return Worker(self._config, enter(self._config.plan), on_progress)
+        The worker is imported by its name: this module stays free of torch.
+        """
+        with phase("worker imports"):
+            make: Callable[..., Worker] = pkgutil.resolve_name("core.worker.worker:Worker")
+        return make(self._config, enter(self._config.plan), on_progress)
 
 
 @dataclass(frozen=True, slots=True)

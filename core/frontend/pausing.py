@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 from core.api.errors import EngineError, RequestError
-
-PauseMode = Literal["abort", "wait", "keep"]
+from core.api.operator import PauseMode
 
 _DRAIN_SECONDS = 0.01
 """How often a drain looks whether requests are left."""

@@ -16,7 +16,6 @@ from core.config.resolved import Options
 from core.frontend.answering.parsing import AnswerParser
 from core.frontend.pooling.model import does_not_generate
 from core.server.account import note_error
-from core.server.admin import routes as admin
 from core.server.answers import JSON
 from core.server.auth import PUBLIC_PATHS
 from core.server.browsers import Browsers
@@ -24,15 +23,16 @@ from core.server.by_header import ByHeader, nothing
 from core.server.dialect import error_answer
 from core.server.edge import check_origins
 from core.server.errors import as_api_error
+from core.server.free_paths import check_free
 from core.server.gate import Gate
 from core.server.health import METRICS
 from core.server.health import ROUTES as HEALTH
 from core.server.interface import ServedLLM
 from core.server.metrics import Metrics
 from core.server.plain_route import PlainEndpoint, PlainRoute
-from core.server.plugged import PluggedRoute, check_free
 from core.server.plugged_answer import PluggedEndpoint
 from core.server.plugged_layer import PluggedLayer
+from core.server.plugged_route import PluggedRoute
 from core.server.pooled import required_pooler
 from core.server.prefix import Prefix
 from core.server.routes import Route
@@ -84,11 +84,10 @@ def create_app(
     app = Api(title="core", version=__version__, docs_url=None, redoc_url=None, servers=servers)
     app.router.route_class = PlainRoute
     app.state.core, app.state.bodies = state, []
-    state.admin_paths |= {route.path for route in admin.ROUTES}
     if options.server.public_metrics:
         state.public_paths.add(METRICS)
     by_header = ByHeader(state, plugged)
-    for route in (*HEALTH, *admin.ROUTES):
+    for route in HEALTH:
         _add(app, state, route, by_header)
     own = list(app.router.routes)
     _add_plugged(app, state, plugged, by_header)

@@ -38,6 +38,7 @@ class KeyCheck:
         admin_key: Key of the admin routes; it opens the other routes too.
         admin_paths: Exact paths of the admin routes.
         public_paths: Exact paths of further files that everybody may GET.
+        key_headers: Further headers, in lower case, in which clients send keys.
         local: Whether only this machine can reach the server.
     """
 
@@ -48,6 +49,7 @@ class KeyCheck:
         *,
         admin_paths: Collection[str] = (),
         public_paths: Collection[str] = (),
+        key_headers: Collection[bytes] = (),
         local: bool = False,
     ) -> None:
         self._key = _digest(api_key.encode()) if api_key else None
@@ -55,6 +57,7 @@ class KeyCheck:
         self._ids = {_digest(key.encode()): key_id(key) for key in (api_key, admin_key) if key}
         self._admin_paths = admin_paths
         self._public_paths = public_paths
+        self._key_headers = key_headers
         self._local = local
 
     def check(self, path: str, headers: Headers, method: str = "") -> ApiError | None:
@@ -67,14 +70,14 @@ class KeyCheck:
 
     def key_of(self, headers: Headers) -> str:
         """Return the id of the key that a request brings, if it is one of those there are; else an empty text."""
-        key = _presented(headers) if self._ids else None
+        key = self._presented(headers) if self._ids else None
         return self._ids.get(_digest(key), "") if key is not None else ""
 
     def _check_admin(self, headers: Headers) -> ApiError | None:
         if self._admin is not None:
             headers = list(headers)
             refusal = self._refuse(headers)
-            if refusal is None and not _equal(_presented(headers), self._admin):
+            if refusal is None and not _equal(self._presented(headers), self._admin):
                 refusal = ApiError(403, "Admin routes need the admin key; this is the API key.", code="admin_scope")
             return refusal
         if self._key is not None and (refusal := self._refuse(headers)) is not None:
@@ -86,11 +89,22 @@ class KeyCheck:
 
     def _refuse(self, headers: Headers) -> ApiError | None:
         """Return the refusal of a request that brings none of the keys there are."""
-        key = _presented(headers)
+        key = self._presented(headers)
         if key is None:
             return _refusal("A key is needed: send Authorization: Bearer <key>, or x-api-key.", "missing_api_key")
         if not any(_equal(key, known) for known in (self._key, self._admin)):
             return _refusal("The API key is wrong.", "invalid_api_key")
+        return None
+
+    def _presented(self, headers: Headers) -> bytes | None:
+        """Return the key that a request brings: the first one."""
+        for name, value in headers:
+            if name == b"authorization":
+                scheme, _, key = value.partition(b" ")
+                if scheme.lower() == b"bearer" and key.strip():
+                    return key.strip()
+            elif value and (name == b"x-api-key" or name in self._key_headers):
+                return value
         return None
 
 
@@ -130,17 +144,6 @@ def _equal(key: bytes | None, known: bytes | None) -> bool:
 
 def _digest(key: bytes) -> bytes:
     return hashlib.sha256(key).digest()
-
-
-def _presented(headers: Headers) -> bytes | None:
-    for name, value in headers:
-        if name == b"authorization":
-            scheme, _, key = value.partition(b" ")
-            if scheme.lower() == b"bearer" and key.strip():
-                return key.strip()
-        elif name == b"x-api-key" and value:
-            return value
-    return None
 
 
 def _refusal(message: str, code: str) -> ApiError:

@@ -13,8 +13,8 @@ from core.api.middleware import SHORT_CUT
 from core.server.errors import ApiError
 from core.server.state import ServerState
 
-EXPOSED = ("x-request-id", "x-core-ignored-fields", "x-core-response-stored", "x-stream-id", "retry-after")
-"""Headers of answers that a page may read, besides those that every page may."""
+EXPOSED = ("x-request-id", "x-core-ignored-fields", "retry-after")
+"""Headers of core's answers that a page may read, besides those that every page may."""
 
 
 class Browsers(CORSMiddleware):
@@ -24,7 +24,7 @@ class Browsers(CORSMiddleware):
 
     Args:
         app: The gate and what is behind it.
-        state: What the routes share; its admin paths are complete before the first request.
+        state: What the routes share; plugins are bound, so that it knows all admin paths and exposed headers.
     """
 
     def __init__(self, app: ASGIApp, state: ServerState) -> None:
@@ -35,7 +35,7 @@ class Browsers(CORSMiddleware):
             allow_methods=[method.upper() for method in server.allowed_methods],
             allow_headers=server.allowed_headers,
             allow_credentials=server.allow_credentials,
-            expose_headers=EXPOSED,
+            expose_headers=(*EXPOSED, *sorted(state.exposed_headers)),
         )
         self._metrics = state.metrics
         self._closed = state.admin_paths

@@ -9,8 +9,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from core.server.plain_route import PlainEndpoint
-from core.server.plugged import PluggedRoute
 from core.server.plugged_answer import PluggedEndpoint
+from core.server.plugged_route import PluggedRoute
 from core.server.state import ServerState
 
 

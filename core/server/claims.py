@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from core.api.errors import PluginError
 
-_FIRST_PARTS = """
-v1 v2 x core openapi.json health livez ready readyz ping load version metrics
-pause resume is_paused drain abort_requests reset_prefix_cache start_profile stop_profile server_info server_log
-init_weight_transfer_engine start_weight_update update_weights finish_weight_update update_weights_from_disk
-weight_info get_world_size is_sleeping sleep wake_up reset_mm_cache reset_encoder_cache update_weight_version
-update_weights_from_tensor update_weights_from_distributed
-"""
+_FIRST_PARTS = "v1 v2 x core openapi.json health livez ready readyz ping load version metrics"
 
 OWN = frozenset(_FIRST_PARTS.split())
 """First parts of core's own paths, so that a claim is refused before the engine starts; the application looks again."""
@@ -21,6 +16,10 @@ OWN = frozenset(_FIRST_PARTS.split())
 SHARED = frozenset({"v1", "v2"})
 """First parts of paths below which several APIs have theirs."""
 
+MOST_SHOWN = 9
+"""How many paths of a plugin are listed in full."""
+
+_FIRST_SHOWN = 5
 _PATH = re.compile(r"/|(?:/(?!\.+(?:/|$))[A-Za-z0-9._~-]+)+")
 
 
@@ -37,6 +36,13 @@ def below(path: str, place: str) -> bool:
 def shared(path: str) -> bool:
     """Whether a path lies where several APIs have theirs."""
     return first_part(path) in SHARED and path.count("/") > 1
+
+
+def some(paths: Sequence[str]) -> list[str]:
+    """Return the paths of a list; of many only the first few, and how many more there are."""
+    if len(paths) <= MOST_SHOWN:
+        return list(paths)
+    return [*paths[:_FIRST_SHOWN], f"and {len(paths) - _FIRST_SHOWN} more"]
 
 
 @dataclass(slots=True)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -12,6 +15,8 @@ from core.api.serving import Dialect
 from core.server.answers import JSON
 from core.server.errors import ApiError, error_type
 
+logger = logging.getLogger(__name__)
+
 
 def error_object(error: RequestError) -> dict[str, Any]:
     """Return OpenAI's error object."""
@@ -20,6 +25,21 @@ def error_object(error: RequestError) -> dict[str, Any]:
 
 
 OPENAI = Dialect(body=error_object, end=b"data: [DONE]\n\n")
+
+
+def careful(owner: str, dialect: Dialect) -> Dialect:
+    """Return a plugin's dialect that says what cannot be said in it as everybody else does."""
+
+    def body(error: RequestError) -> Mapping[str, Any]:
+        try:
+            found = dict(dialect.body(error))
+            orjson.dumps(found)  # what cannot be sent is no error that was said
+            return found
+        except Exception as wrong:
+            logger.error("route plugin %s cannot say an error: %s: %s", owner, type(wrong).__name__, wrong)
+            return OPENAI.body(error)
+
+    return replace(dialect, body=body)
 
 
 def error_answer(dialect: Dialect, error: ApiError) -> Response:

@@ -43,6 +43,7 @@ class Gate:
             server.admin_api_key,
             admin_paths=state.admin_paths,
             public_paths=state.public_paths,
+            key_headers=state.key_headers,
             local=is_local(server),
         )
         self._log = server.log_requests

@@ -7,6 +7,7 @@ from typing import Any, Protocol, TypeVar
 
 from core.api.errors import EngineError
 from core.api.io_processors import IORequest
+from core.api.operator import PauseMode
 from core.api.requests import Caller
 from core.api.tokenizer import Tokenizer
 from core.config.resolved import EngineConfig
@@ -14,7 +15,6 @@ from core.engine.messages import Stats
 from core.frontend.caller import NOBODY
 from core.frontend.inputs import Prepared
 from core.frontend.output_stream import OutputFeed
-from core.frontend.pausing import PauseMode
 from core.frontend.pooling.data import DataAnswer
 from core.frontend.pooling.model import PoolingModel, Work
 from core.frontend.prompts import PromptIds

@@ -23,7 +23,7 @@ from core.server.app import create_app
 from core.server.http import HttpServer, relax_collector
 from core.server.interface import ServedLLM
 from core.server.listen import Listener, bind
-from core.server.plugged import RouteTable
+from core.server.plugged_table import RouteTable
 from core.server.registry import Registration
 from core.server.remote.servers import remote_servers
 from core.server.state import ServerState

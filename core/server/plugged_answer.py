@@ -18,9 +18,10 @@ from core.api.routes import B, RouteRequest, RouteResponse
 from core.api.serving import Reply
 from core.plugins.drivers import describe
 from core.server.body import read_object
-from core.server.errors import INTERNAL, ApiError, as_api_error
+from core.server.dialect import careful
+from core.server.errors import INTERNAL, ApiError, ClientGoneError, as_api_error
 from core.server.outlet import StreamBody, pour
-from core.server.plugged import PluggedRoute, careful
+from core.server.plugged_route import PluggedRoute
 from core.server.state import ServerState
 from core.server.streaming import JobResponse, Watch, until_gone
 
@@ -104,7 +105,7 @@ class PluggedResponse(Response):
         try:
             await self._answer(scope, incoming, send)
         except Exception as error:
-            if isinstance(error, ApiError) or as_api_error(error).code != INTERNAL:
+            if isinstance(error, (ApiError, ClientGoneError)) or as_api_error(error).code != INTERNAL:
                 raise
             owner, place = self._route.owner, f"{self._route.method} {self._route.path}"
             logger.error("CORE-P108 route plugin %s: %s raised %s", owner, place, describe(error))

@@ -16,8 +16,6 @@ from core.api.sinks import EngineStats
 from core.api.tokenizer import Tokenizer
 from core.api.tool_servers import ToolServers
 from core.engine.sampling import SamplingParams
-from core.frontend.answering.parsing import THINKING_SWITCHES
-from core.frontend.answering.thinking import knows_thinking
 from core.frontend.pooling.model import does_not_generate
 from core.frontend.request import GenerationRequest
 from core.frontend.sinks import engine_stats
@@ -26,9 +24,12 @@ from core.server.caller import caller_of
 from core.server.entry import as_asked, open_generation, render, render_alone, within
 from core.server.errors import as_api_error, log_unexpected
 from core.server.generation import new_id
+from core.server.operator import ServedOperator
 from core.server.pooled import pooled, required_pooler
 from core.server.rendered import rendered
-from core.server.served_answer import ServedAnswer, chat_request, generation_requests, open_answer
+from core.server.served_answer import ServedAnswer, open_answer
+from core.server.served_model import abilities_of, facts_of, template_variables_of
+from core.server.served_request import chat_request, generation_requests
 from core.server.state import Lifecycle, ServerState
 from core.server.streaming import stopping
 from core.tokenizer.absent import NoTokenizer
@@ -42,6 +43,7 @@ class ServedClient:
     def __init__(self, state: ServerState, settings: Iterable[str] = ()) -> None:
         self._state = state
         self.settings: Mapping[str, Any] = {name: getattr(state.options.server, name) for name in settings}
+        self.operator = ServedOperator(state)
         self._llm = state.llm
         self._abilities: frozenset[str] | None = None  # found when somebody asks, and then they stay
 
@@ -79,39 +81,18 @@ class ServedClient:
     def abilities(self) -> frozenset[str]:
         """What can be asked for."""
         if self._abilities is None:
-            self._abilities = self._found_abilities()
+            self._abilities = abilities_of(self._state)
         return self._abilities
-
-    def _found_abilities(self) -> frozenset[str]:
-        state, pooler = self._state, self._llm.pooling
-        if pooler is not None:
-            return frozenset(pooler.tasks)
-        parser, variables = state.parser, self._llm.template_variables
-        found = {
-            "complete": True,
-            "chat": bool(self._llm.template_names),
-            "tools": state.options.select.tool_parser is not None,
-            "thinking": parser is not None and parser.thinking is not None,
-            "switched_thinking": variables is None or not variables.isdisjoint(THINKING_SWITCHES),
-            "bounded_thinking": knows_thinking(parser, self._llm.tokenizer),
-        }
-        return frozenset(name for name, there in found.items() if there)
 
     @property
     def facts(self) -> Mapping[str, Any]:
         """What is known of the checkpoint."""
-        config = self._llm.config
-        if config is None:
-            return {}
-        names = ("architecture", "format", "quantization", "num_bytes")
-        return {"dtype": config.dtype, **{name: getattr(config.checkpoint, name) for name in names}}
+        return facts_of(self._llm)
 
     @property
     def template_variables(self) -> frozenset[str] | None:
         """Names in a request's template variables that have an effect."""
-        variables = self._llm.template_variables
-        read = () if self._state.parser is None else ("tools", *THINKING_SWITCHES)
-        return None if variables is None else variables.union(read)
+        return template_variables_of(self._state)
 
     @property
     def defaults(self) -> Mapping[str, Any]:

@@ -25,7 +25,7 @@ from core.server.account import note_tokens
 from core.server.caller import caller_of
 from core.server.entry import THREAD_CHARS, render_alone
 from core.server.generation import new_id
-from core.server.served_answer import chat_request
+from core.server.served_request import chat_request
 from core.server.state import ServerState
 
 MAX_NUMBERS = 2**24

@@ -80,22 +80,6 @@ class Lifecycle:
 
 
 @dataclass(slots=True)
-class Operations:
-    """What an operator has begun and not ended.
-
-    Attributes:
-        profiling: The engine's steps are timed.
-        updating: How often the engine had been started again when a weight update was begun; None: none was. One that
-            was begun in another engine is not open any more.
-        loading: Held while weights are read.
-    """
-
-    profiling: bool = False
-    updating: int | None = None
-    loading: asyncio.Lock = field(default_factory=asyncio.Lock)
-
-
-@dataclass(slots=True)
 class ServerState:
     """What the routes of one server share.
 
@@ -105,6 +89,8 @@ class ServerState:
         reports: How the plugins were selected, as plain data.
         admin_paths: Paths that need the admin scope.
         public_paths: Paths of plugins' assets, which need no key.
+        key_headers: In which clients of plugins' APIs send keys, in lower case.
+        exposed_headers: Of answers of plugins' routes; web pages of other origins may read them.
         mounted_dialects: Paths that say errors in another way than OpenAI's, with everything below them.
         client_dialects: The same for clients that send a header, on all other paths.
         remote: Tool servers that may be spoken to, if there are any.
@@ -125,9 +111,10 @@ class ServerState:
     client_dialects: dict[bytes, Dialect] = field(default_factory=dict)
     admin_paths: set[str] = field(default_factory=set)
     public_paths: set[str] = field(default_factory=set)
+    key_headers: set[bytes] = field(default_factory=set)
+    exposed_headers: set[str] = field(default_factory=set)
     remote: RemoteServers | None = None
     faults: Callable[[], list[dict[str, Any]]] = list
-    operations: Operations = field(default_factory=Operations)
     shown: dict[str, str] = field(default_factory=dict)
     created: int = field(default_factory=lambda: int(time.time()))
     pending: int = 0

@@ -43,7 +43,7 @@ PROTOCOLS = {
     "core.logits": (api.LogitsProcessor,),
     "core.stat_sinks": (api.StatSink,),
     "core.io_processors": (api.IOProcessor,),
-    "core.routes": (api.RoutePlugin, api.RouteRegistry, api.EngineClient),
+    "core.routes": (api.RoutePlugin, api.RouteRegistry, api.EngineClient, api.Operator),
     "core.commands": (api.Command,),
     "core.tool_servers": (api.ToolServerClient, api.ToolSession),
     "core.structured_output": (api.StructuredOutputBackend, api.CompiledGrammar, api.GrammarMatcher),
@@ -321,7 +321,8 @@ def test_the_route_example_declares_under_its_name(example):
     example("routes")
     from acme_core_haiku.routes import Haiku
 
-    from core.server.plugged import PluginRoutes, RouteTable
+    from core.server.plugged_registry import PluginRoutes
+    from core.server.plugged_table import RouteTable
 
     table = RouteTable()
     Haiku({}).declare(PluginRoutes(table, "haiku", "'haiku'"))

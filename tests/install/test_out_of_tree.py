@@ -19,6 +19,7 @@ EXAMPLES = {
     "acme-core-einsum": {("attention backend", "einsum_paged")},
     "acme-core-directives": {("tool parser", "directives")},
     "acme-core-cohere": {("route plugin", "cohere")},
+    "acme-core-azure": {("route plugin", "azure")},
     "acme-core-blockdir": {("KV connector", "blockdir"), ("hook plugin", "blockdir_checks")},
 }
 TOOLS = [{"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}]

@@ -18,7 +18,7 @@ from core.cli import main as cli
 from core.config.resolved import Options
 from core.plugins.boot import enter
 from core.server.app import create_app
-from core.server.plugged import RouteTable
+from core.server.plugged_table import RouteTable
 
 GREEDY = SamplingParams(temperature=0.0, max_tokens=6, ignore_eos=True)
 
@@ -142,7 +142,7 @@ def test_routes_are_served_only_when_asked_for(plugins, llama):
     """But those that are served wherever they are installed."""
     plugins("routes")
     served = {one.name for one in resolve(_select(llama)).config.plan.of("core.routes")}
-    assert served == {"anthropic", "openai", "pooling", "responses", "resumable"}
+    assert served == {"admin", "anthropic", "openai", "pooling", "responses", "resumable"}
 
 
 def test_a_route_outside_its_prefix_stops_the_start(plugins, llama):
@@ -163,7 +163,7 @@ def test_a_route_outside_its_prefix_stops_the_start(plugins, llama):
 def test_a_route_that_cannot_be_is_refused(plugins, llama, method, path, why):
     plugins("routes")
     table = RouteTable.declare(enter(resolve(_select(llama, "echo")).config.plan))
-    from core.server.plugged import PluginRoutes
+    from core.server.plugged_registry import PluginRoutes
 
     with pytest.raises(PluginError, match=why):
         PluginRoutes(table, "echo", "'other'").add(method, path, None)

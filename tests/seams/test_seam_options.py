@@ -14,7 +14,7 @@ from core.frontend.plugged import FrontPlugins
 from core.plugins.boot import enter
 from core.plugins.kinds import KINDS
 from core.plugins.plan import PluginPlan
-from core.server.plugged import RouteTable
+from core.server.plugged_table import RouteTable
 from core.server.remote.servers import _client
 from core_testing.tinymodels import tiny_llama
 

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 _SHOWN = ("name", "api", "maturity", "options")
 """Fields of a descriptor that have another place."""
 
+_IN_A_LINE = 5
+"""How many members of a list stand in one line."""
+
 
 def add(actions: Any) -> None:
     """Add the action."""
@@ -36,7 +39,7 @@ def run_info(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(facts, indent=2))
         return 0
-    print("\n\n".join(table((), [(key, _shown(value)) for key, value in one.items()]) for one in facts))
+    print("\n\n".join(table((), [row for fact in one.items() for row in _rows(*fact)]) for one in facts))
     return 0
 
 
@@ -62,7 +65,10 @@ def _options(candidate: Candidate) -> dict[str, Any]:
     }
 
 
-def _shown(value: object) -> str:
-    if isinstance(value, list):
-        return ", ".join(map(str, value)) or "-"
-    return "-" if value is None else str(value)
+def _rows(key: str, value: object) -> list[tuple[str, str]]:
+    """Return the lines of a fact: of a long list several."""
+    if not isinstance(value, list):
+        return [(key, "-" if value is None else str(value))]
+    texts = list(map(str, value))
+    lines = [", ".join(texts[start : start + _IN_A_LINE]) for start in range(0, len(texts), _IN_A_LINE)]
+    return [("" if number else key, line) for number, line in enumerate(lines or ["-"])]

@@ -11,6 +11,7 @@ from core.cli.plugins.scope import scope_flags, visible
 from core.cli.ui.tables import table
 from core.plugins.catalog import LEFT_OUT, Catalogue, Entry
 from core.plugins.kinds import HOOKS_GROUP, KINDS, kind_of
+from core.server.claims import some
 
 HEADER = ("kind", "name", "distribution", "version", "api", "maturity", "state")
 
@@ -39,7 +40,7 @@ def run_list(args: argparse.Namespace) -> int:
 
 def _told(row: dict[str, Any]) -> str:
     """Return a row's state, with the paths of the server that the plugin takes when it is chosen."""
-    return f"{row['state']}; takes {', '.join(row['mounts'])}" if row.get("mounts") else str(row["state"])
+    return f"{row['state']}; takes {', '.join(some(row['mounts']))}" if row.get("mounts") else str(row["state"])
 
 
 def rows_of(catalogue: Catalogue, group: str) -> list[dict[str, Any]]:

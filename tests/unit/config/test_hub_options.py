@@ -15,7 +15,7 @@ from core.config.parser import CoreParser
 from core.config.resolved import Options
 from core.frontend.overrides import options_with
 from core.plugins.stores import access_of
-from core.server.admin.info import shown
+from core.server.secrets import shown
 
 pytestmark = pytest.mark.covers("CLI-05")
 TOKEN = "hf_Secret-of.the_User"

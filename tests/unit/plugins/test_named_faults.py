@@ -20,7 +20,7 @@ from core.plugins.drivers import Candidate
 from core.plugins.hooks import Hooks
 from core.plugins.kinds import kind_of
 from core.plugins.plan import PlannedPlugin, PluginPlan
-from core.server.plugged import RouteTable
+from core.server.plugged_table import RouteTable
 from core.server.remote import servers
 
 KINDS = sorted(set(DESCRIPTORS) - {"core.kernels"})
@@ -49,7 +49,7 @@ def active(group, make):
     """Return the plugins of a plan with one driver `odd`, which `make` makes."""
     planned = PlannedPlugin(group=group, name="odd", value="m:S", dist="acme", version="1.0", api=1)
     entry = Entry(group, "odd", "acme", "1.0", "m:S")
-    spec = SimpleNamespace(impl="m:Impl", mounts=(), public=(), settings=())
+    spec = SimpleNamespace(impl="m:Impl", mounts=(), public=(), settings=(), key_headers=(), exposed_headers=())
     found = ActivePlugins(PluginPlan(drivers=(planned,)), [(planned, Candidate(entry, spec))], Hooks())
     found._loaded[entry, "m:Impl"] = make
     return found
@@ -138,7 +138,7 @@ def starts_a_front_end(plugins, monkeypatch):
 def starts_routes(plugins, monkeypatch):
     monkeypatch.setattr("core.server.plugged_client.ServedClient", lambda *_: None)
     table = RouteTable.declare(plugins)
-    table.bind(SimpleNamespace(mounted_dialects={}, client_dialects={}))
+    table.bind(SimpleNamespace(mounted_dialects={}, client_dialects={}, key_headers=set(), exposed_headers=set()))
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,8 @@ from typing import ClassVar
 import httpx
 import pytest
 import uvloop
+from core_plugin_admin.manifest import ADMIN
+from core_plugin_admin.routes import AdminRoutes
 from core_plugin_anthropic.manifest import ANTHROPIC
 from core_plugin_anthropic.routes import AnthropicRoutes
 from core_plugin_openai.manifest import OPENAI, RESPONSES
@@ -277,6 +279,7 @@ def make_app(llm, options, **given):
         ANTHROPIC: AnthropicRoutes({}),
         POOLING: PoolingRoutes({}),
         RESUMABLE: ResumableRoutes({}),
+        ADMIN: AdminRoutes({}),
     }
     app = served_app(llm, options, plugins, **given)
     app.state.plugins = {spec.name: plugin for spec, plugin in plugins.items()}

@@ -5,9 +5,12 @@ from __future__ import annotations
 import httpx
 import pytest
 
+from core.api import PluginError, RouteSpec
 from core.api.errors import ConfigError
 from core.config.resolved import ServerOptions
+from core.server.browsers import EXPOSED
 from core.server.edge import check_origins
+from core_testing.served import served_app
 
 KEY, ADMIN = "sk-secret", "sk-admin"
 PAGE, OTHER = "https://app.example.com", "https://evil.example.com"
@@ -57,8 +60,30 @@ def test_an_answer_can_be_read_with_its_headers(page):
     assert answer.status_code == 200 and answer.headers[ALLOW] == PAGE
     exposed = answer.headers["access-control-expose-headers"].split(", ")
     assert {"x-request-id", "x-core-ignored-fields", "x-core-response-stored"} <= set(exposed)
+    assert {"x-stream-id", "retry-after"} <= set(exposed)
     assert answer.headers["x-core-ignored-fields"] == "made_up"
     assert "access-control-allow-credentials" not in answer.headers
+
+
+def test_headers_of_plugins_can_be_read_where_their_descriptors_say_so(llm, options, api):
+    def exposed(*plugins):
+        app = served_app(llm, options(allowed_origins=[PAGE]), dict(plugins))
+        answer = type(api)(app).get("/health", headers={"origin": PAGE})
+        return answer.headers["access-control-expose-headers"].split(", ")
+
+    class Quiet:
+        def declare(self, registry):
+            pass
+
+        def bind(self, client):
+            pass
+
+    spec = RouteSpec(name="quiet", impl="x:Y", api=1, summary="s")
+    assert exposed((spec, Quiet())) == list(EXPOSED)
+    assert exposed((spec.replace(exposed_headers=("X-Quiet", "x-less")), Quiet())) == [*EXPOSED, "x-less", "x-quiet"]
+    for header in ("set-cookie", "x quiet", "", "*", "x:y"):
+        with pytest.raises(PluginError, match=r"CORE-P130 .*cannot have the header"):
+            exposed((spec.replace(exposed_headers=(header,)), Quiet()))
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from core.server.app import create_app
-from core.server.plugged import RouteTable
+from core.server.plugged_table import RouteTable
 
 BODIES = {
     "/api/chat": ChatBody,

@@ -9,7 +9,7 @@ import pytest
 
 from core.api import Dialect, RequestError, RouteResponse, RouteSpec
 from core.server.app import create_app
-from core.server.plugged import RouteTable
+from core.server.plugged_table import RouteTable
 
 SPEC = RouteSpec(name="bad", impl="x:Y", api=1, summary="s", mounts=("/bad",))
 

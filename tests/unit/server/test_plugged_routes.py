@@ -13,7 +13,8 @@ from core.api import ChatRequest, Dialect, PluginError, Reply, RequestError, Rou
 from core.frontend.answering.parsing import AnswerParser
 from core.server.app import create_app
 from core.server.claims import OWN, first_part
-from core.server.plugged import RouteTable, check_free
+from core.server.free_paths import check_free
+from core.server.plugged_table import RouteTable
 
 NDJSON = "application/x-ndjson"
 HELLO = {"messages": [{"role": "user", "content": "hi"}]}
@@ -173,6 +174,12 @@ def test_routes_lie_under_the_claims(llm, drop):
     registry.add("GET", "/api/{name}/more", None)
     registry.add("DELETE", "/", None)
     assert drop(llm).table.facts() == {"routes of drop": "/ /api /ui; without a key: / /ui/app.js"}
+
+
+def test_a_plugin_that_goes_by_settings_has_its_own_prefix():
+    table = RouteTable()
+    table.registry("drop", "'drop'", SPEC.replace(settings=("stream_interval",))).add("GET", "/x/drop", None)
+    assert [route.path for route in table.routes] == ["/x/drop"]
 
 
 def test_every_path_of_core_is_known_before_the_engine_starts(llm, options):
@@ -394,3 +401,4 @@ def test_claims_are_told_by_the_plugin_commands(monkeypatch):
 
     row = {"state": "ok", "mounts": ["/api", "/"]}
     assert _told(row) == "ok; takes /api, /" and _told({"state": "ok"}) == "ok"
+    assert _told({"state": "ok", "mounts": [f"/{n}" for n in range(10)]}) == "ok; takes /0, /1, /2, /3, /4, and 5 more"

@@ -11,7 +11,8 @@ from core_plugin_openai.manifest import OPENAI
 from core_plugin_openai.routes import OpenAIRoutes
 
 from core.api import PluginError, RequestError, RouteResponse, RouteSpec
-from core.server.plugged import RouteTable, check_free
+from core.server.free_paths import check_free
+from core.server.plugged_table import RouteTable
 from core_testing.served import served_app
 
 SPEC = RouteSpec(name="own", impl="x:Y", api=1, summary="s", mounts=("/own", "/v1/own"), public=("/own/open",))
@@ -67,6 +68,29 @@ def test_the_admin_scope_needs_the_admin_key(ask, method, path):
     assert asked(method, path, headers={"x-api-key": "b"}).status_code == 200
     assert ask()(method, path).status_code == 403  # nobody says that it comes from this machine
     assert ask(host="127.0.0.1")(method, path, headers={"host": "localhost"}).status_code == 200
+
+
+def test_clients_send_their_key_where_their_api_has_it(llm, options):
+    def ask(spec, **headers):
+        app = served_app(llm, options(api_key="a", admin_api_key="b"), {spec: Own()})
+
+        async def go():
+            async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://t") as client:
+                paths = ("/own/plain", "/v1/own")
+                return [(await client.get(path, headers=headers)).status_code for path in paths]
+
+        return asyncio.run(go())
+
+    spec = SPEC.replace(key_headers=("API-Key",))
+    sent = [{"api-key": "a"}, {"api-key": "b"}, {"api-key": "c"}, {"api-key": ""}, {"x-api-key": "a"}]
+    assert [ask(spec, **headers) for headers in sent] == [[200, 403], [200, 200], [401, 401], [401, 401], [200, 403]]
+    assert ask(SPEC, **{"api-key": "a"}) == [401, 401]
+
+
+@pytest.mark.parametrize("header", ["cookie", "host", "sec-websocket-key", "api key", "key:", ""])
+def test_keys_are_in_no_header_that_browsers_send_by_themselves(header):
+    with pytest.raises(PluginError, match=r"CORE-P130 .*cannot have keys in the header"):
+        RouteTable().registry("own", "'own'", SPEC.replace(key_headers=(header,)))
 
 
 def test_other_scopes(ask):

@@ -15,8 +15,8 @@ from core.api import MAX_PROMPTS, ChatRequest, PluginError, RequestError, ScoreR
 from core.api.shapes import PoolingShape
 from core.frontend.inputs import InputProcessor
 from core.frontend.pooling.model import PooledVector, PoolingModel
-from core.server.plugged import RouteTable
 from core.server.plugged_client import ServedClient
+from core.server.plugged_table import RouteTable
 from core.tokenizer.absent import NoTokenizer
 from core_testing.served import served_app
 

@@ -7,13 +7,12 @@ import logging
 import time
 
 import pytest
+from core_plugin_admin.absent import ABSENT
 
 from core import logs
 from core.api.errors import CheckpointError, EngineError
 from core.config.resolved import Options, SelectOptions, ServerOptions
-from core.server.admin.absent import ABSENT
-from core.server.admin.info import HIDDEN, shown
-from core.server.app import create_app
+from core.server.secrets import HIDDEN, shown
 
 KEY = "sk-admin"
 
@@ -53,12 +52,12 @@ def admin(llm, build):
 
 
 @pytest.fixture
-def updating(llm):
+def updating(llm, app_of):
     """An application whose engine can take weights."""
     options = Options(server=ServerOptions(admin_api_key=KEY), select=SelectOptions(weight_transfer="disk"))
 
     def make(api_type):
-        return api_type(create_app(llm, options), {"x-api-key": KEY})
+        return api_type(app_of(llm, options), {"x-api-key": KEY})
 
     return make
 

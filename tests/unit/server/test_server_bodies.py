@@ -15,10 +15,10 @@ from importlib.metadata import entry_points
 import httpx
 import orjson
 import pytest
+from core_plugin_admin.routes import ROUTES as ADMIN
 from pydantic import BaseModel, TypeAdapter
 
 from core.server import json_size
-from core.server.admin.routes import ROUTES as ADMIN
 from core.server.body import MAX_FIELDS, parse_object
 from core.server.errors import ApiError
 from core.server.health import ROUTES as OPEN

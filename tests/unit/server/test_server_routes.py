@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 
+from core_plugin_admin.routes import ROUTES as ADMIN
+
 from core import __version__
-from core.server.admin.routes import ROUTES as ADMIN
 from core.server.health import ROUTES as OPEN
 
 

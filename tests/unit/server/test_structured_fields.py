@@ -14,7 +14,7 @@ from core.engine.participants.grammars import Grammar, Thinking
 from core.engine.sampling import SamplingParams
 from core.frontend.answering.parsing import AnswerParser
 from core.frontend.answering.thinking import after_thinking
-from core.server.served_answer import grammar_of
+from core.server.served_request import grammar_of
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
 TEXT = json.dumps(SCHEMA)

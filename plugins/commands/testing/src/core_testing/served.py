@@ -12,7 +12,7 @@ from core.api.routes import RoutePlugin
 from core.config.resolved import Options
 from core.server.app import create_app
 from core.server.interface import ServedLLM
-from core.server.plugged import RouteTable
+from core.server.plugged_table import RouteTable
 
 
 def served_app(

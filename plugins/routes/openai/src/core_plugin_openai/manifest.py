@@ -30,4 +30,5 @@ RESPONSES = RouteSpec(
     mounts=("/v1/responses",),
     automatic=True,
     settings=("stream_interval", "return_tokens_as_token_ids", "response_store", "response_store_bytes"),
+    exposed_headers=("x-core-response-stored",),
 )

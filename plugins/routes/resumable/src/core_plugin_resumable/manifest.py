@@ -12,4 +12,5 @@ RESUMABLE = RouteSpec(
     mounts=("/v1/stream", "/v1/streams"),
     automatic=True,
     settings=("resume_seconds", "resume_bytes"),
+    exposed_headers=("x-stream-id",),
 )

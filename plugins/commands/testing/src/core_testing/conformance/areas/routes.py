@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from core.api.errors import RequestError
-from core.server.plugged import PluggedRoute
+from core.server.plugged_route import PluggedRoute
 from core_testing.conformance.outcome import Failed, NotApplicable, checks, require
 from core_testing.conformance.samples import RouteSample
 from core_testing.conformance.subject import Subject

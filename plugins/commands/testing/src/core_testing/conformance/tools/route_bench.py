@@ -13,19 +13,20 @@ from fastapi import FastAPI
 
 from core.api.descriptors import RouteSpec
 from core.api.errors import CoreError, EngineError, RequestError
+from core.api.operator import PauseMode
 from core.api.routes import RoutePlugin
 from core.api.tokenizer import Tokenizer
 from core.config.resolved import EngineConfig, Options, ServerOptions
 from core.engine.messages import Stats
 from core.frontend.inputs import Prepared
 from core.frontend.output_stream import IteratedFeed, OutputFeed
-from core.frontend.pausing import PauseMode
 from core.frontend.pooling.model import PoolingModel
 from core.frontend.prompts import PromptIds, TokenizedPrompt, prompt_ids, split_prompt
 from core.frontend.request import GenerationRequest, spelling
 from core.frontend.results import CompletionOutput, RequestOutput
 from core.server.app import create_app
-from core.server.plugged import PluggedRoute, RouteTable
+from core.server.plugged_route import PluggedRoute
+from core.server.plugged_table import RouteTable
 from core_testing.conformance.outcome import Failed
 from core_testing.conformance.subject import Subject
 from core_testing.conformance.tools.tokenizers import tokenizer_of
@@ -134,8 +135,9 @@ class KitLLM:
         """Nothing is held back."""
 
     async def call(self, method: str, *args: Any) -> Any:
-        """Answer `stats` with figures, anything else with nothing."""
-        return {"running": self.running} if method == "stats" else None
+        """Answer `stats` with figures, anything else with nothing, of the form that the method's answers have."""
+        answers: dict[str, Any] = {"stats": {"running": self.running}, "profile": {}, "recent_log": []}
+        return answers.get(method)
 
     async def close(self) -> None:
         """Nothing is open."""

@@ -5,18 +5,13 @@ from __future__ import annotations
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
-from starlette.requests import Request
 
+from core.api import PauseMode, RouteRequest
 from core.api.bodies import up_to
-from core.api.errors import CheckpointError, ConfigError, CoreError
-from core.frontend.pausing import PauseMode
-from core.logs import RECENT_LINES
-from core.server.body import read_object
-from core.server.errors import ApiError
+from core.api.operator import RECENT_LINES
 
 MAX_IDS = 4096
 MAX_BODY = 2**20
-NO_TRANSFER = "CORE-E123"
 
 
 class AdminBody(BaseModel):
@@ -73,20 +68,9 @@ class FromDiskBody(AdminBody):
 A = TypeVar("A", bound=AdminBody)
 
 
-async def read_admin(request: Request, kind: type[A]) -> A:
-    """Return the fields of the query and of the body, if there is one. Raises `ApiError`, `ValidationError`."""
-    headers = request.headers
-    empty = headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers
-    fields: dict[str, Any] = dict(request.query_params)
-    if not empty:
-        fields |= await read_object(request, MAX_BODY)
+async def read_admin(request: RouteRequest, kind: type[A]) -> A:
+    """Return the fields of the query and of the body, if there is one. Raises what is answered with a 4xx."""
+    headers, fields = request.headers, dict[str, Any](request.query)
+    if headers.get("content-length", "0") != "0" or "transfer-encoding" in headers:
+        fields |= await request.json(typed=True, limit=MAX_BODY)
     return kind.model_validate(fields)
-
-
-def told(error: CoreError) -> CoreError | ApiError:
-    """Return what an admin is told of a failed call: whose mistake it was, and the sentence."""
-    if error.code == NO_TRANSFER:
-        return ApiError(501, f"{error.message} {error.hint}".strip(), code="not_implemented")
-    if isinstance(error, (CheckpointError, ConfigError)):
-        return ApiError(400, error.message, code=error.code)
-    return error

@@ -1,48 +1,19 @@
-"""`GET /server_info`: what the server was started with and how it fares, without secrets."""
+"""Secrets among the options: what operators are shown of options, and texts without what must stay secret."""
 
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from starlette.requests import Request
-from starlette.responses import Response
-
-from core import __version__
 from core.config.fields import option_fields
 from core.config.resolved import Options
-from core.server.answers import json_answer
-from core.server.state import ServerState
 
 HIDDEN = "(secret)"
 SHORTEST_SECRET = 6
 """Characters. Whoever takes a shorter one out of a text tells which it is."""
 
 _SECRET_NAME = re.compile(r"key|token|secret|passw|credential|auth", re.IGNORECASE)
-
-
-async def server_info(state: ServerState, request: Request) -> Response:
-    """Return version, model, options, state and the engine's figures."""
-    llm, stats = state.llm, state.llm.stats
-    return json_answer(
-        {
-            "version": __version__,
-            "model": {"id": llm.model_name, "max_model_len": llm.max_model_len},
-            "state": {
-                "ready": state.ready,
-                "paused": llm.paused,
-                "draining": state.lifecycle.draining,
-                "profiling": state.operations.profiling,
-                "engine_restarts": llm.restarts,
-                "in_flight": len(state.lifecycle.work),
-                "uptime_s": int(time.time()) - state.created,
-            },
-            "options": shown(state.options),
-            "engine": {name: getattr(stats, name) for name in stats.__struct_fields__},
-        }
-    )
 
 
 def shown(options: Options) -> dict[str, Any]:

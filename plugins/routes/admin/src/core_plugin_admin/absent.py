@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
-from starlette.requests import Request
-from starlette.responses import Response
-
-from core.server.answers import json_answer
-from core.server.errors import ApiError
-from core.server.state import ServerState
+from core.api import RequestError
+from core_plugin_admin.server import Server
 
 _LORA = "LoRA adapters are not available in this version: serve a checkpoint with the adapter merged into it."
 _SLEEP = "The engine cannot give its memory back and keep its state: stop the server and start it again."
@@ -32,11 +29,15 @@ ABSENT: Mapping[str, str] = types.MappingProxyType(
 """Path (POST) -> why not."""
 
 
-async def absent(state: ServerState, request: Request) -> Response:
-    """Refuse with 501."""
-    raise ApiError(501, ABSENT[request.url.path], code="not_implemented")
+def refusal_of(path: str) -> Callable[[Server, Any], Awaitable[Mapping[str, Any]]]:
+    """Return what answers a path of `ABSENT`: it refuses with 501."""
+
+    async def absent(server: Server, asked: None) -> Mapping[str, Any]:
+        raise RequestError(ABSENT[path], code="not_implemented", status=501)
+
+    return absent
 
 
-async def is_sleeping(state: ServerState, request: Request) -> Response:
+async def is_sleeping(server: Server, asked: None) -> Mapping[str, Any]:
     """Return that the engine is awake: it always is."""
-    return json_answer({"is_sleeping": False})
+    return {"is_sleeping": False}

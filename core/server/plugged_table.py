@@ -1,0 +1,146 @@
+"""Routes of plugins: declared before the engine starts, bound to it once it runs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
+
+from core.api.descriptors import RouteSpec
+from core.api.errors import CoreError, PluginError
+from core.api.routes import EngineClient, RoutePlugin
+from core.api.serving import Dialect
+from core.config.fields import SECRETS
+from core.config.resolved import ServerOptions
+from core.plugins.boot import ActivePlugins
+from core.plugins.drivers import describe
+from core.server.claims import Claims
+from core.server.dialect import careful
+from core.server.plugged_facts import route_facts
+from core.server.plugged_layer import PluggedLayer
+from core.server.plugged_registry import PluginRoutes
+from core.server.plugged_route import PluggedRoute, refusal
+
+if TYPE_CHECKING:
+    from core.server.state import ServerState
+
+GROUP = "core.routes"
+_HEADER = re.compile(r"(?!set-cookie)[a-z0-9-]{1,64}", re.IGNORECASE)
+_KEY_HEADER = re.compile(r"(?!sec-)[a-z0-9-]{0,60}key", re.IGNORECASE)
+"""No browser sends such a header of its own accord, so that a page cannot have a user's key sent along."""
+
+FirstRequest = Callable[[EngineClient], tuple[str, Mapping[str, Any]] | None]
+
+
+@dataclass(slots=True)
+class RouteTable:
+    """The routes of all plugins, the paths that they claim, and how they say errors.
+
+    Attributes:
+        dialects: Whose they are, and they, by the path that they hold for, with everything below it.
+        client_dialects: The same by the header of the clients that they are for.
+        settings: Names of the server's options that a plugin goes by.
+        key_headers: In which clients send keys.
+        exposed_headers: Headers of answers that web pages of other origins may read.
+        first_requests: Whose they are, and what finds them.
+    """
+
+    routes: list[PluggedRoute] = field(default_factory=list)
+    plugins: list[tuple[str, RoutePlugin]] = field(default_factory=list)
+    layers: list[PluggedLayer] = field(default_factory=list)
+    claims: Claims = field(default_factory=Claims)
+    dialects: dict[str, tuple[str, Dialect]] = field(default_factory=dict)
+    client_dialects: dict[bytes, tuple[str, Dialect]] = field(default_factory=dict)
+    settings: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    key_headers: set[bytes] = field(default_factory=set)
+    exposed_headers: set[str] = field(default_factory=set)
+    first_requests: list[tuple[str, FirstRequest]] = field(default_factory=list)
+
+    @classmethod
+    def declare(cls, active: ActivePlugins) -> RouteTable:
+        """Let the plan's route plugins declare their routes.
+
+        Raises:
+            PluginError: CORE-P130, a route cannot be; CORE-P108, a plugin raised something else.
+        """
+        table = cls()
+        for planned, spec in active.specs(GROUP):
+            owner = planned.owner
+            plugin: RoutePlugin = active.make(planned, planned.options)
+            registry = table.registry(planned.name, owner, cast(RouteSpec, spec))
+            active.guard(planned, "declare()", plugin.declare, registry)
+            table.plugins.append((owner, plugin))
+        return table
+
+    def registry(self, name: str, owner: str, spec: RouteSpec) -> PluginRoutes:
+        """Return what a plugin declares its routes to. Raises `PluginError` CORE-P130: it claims too much."""
+        self.claims.take(owner, spec.mounts)
+        _check_spec(owner, spec)
+        self.settings[owner] = spec.settings
+        self.key_headers |= {header.lower().encode() for header in spec.key_headers}
+        self.exposed_headers |= {header.lower() for header in spec.exposed_headers}
+        return PluginRoutes(self, name, owner, spec.mounts, spec.public)
+
+    def bind(self, state: ServerState) -> None:
+        """Give every plugin the running engine. Raises `PluginError` CORE-P108."""
+        from core.server.plugged_client import ServedClient
+
+        state.key_headers |= self.key_headers
+        state.exposed_headers |= self.exposed_headers
+        state.mounted_dialects |= {path: careful(*whose) for path, whose in self.dialects.items()}
+        state.client_dialects |= {header: careful(*whose) for header, whose in self.client_dialects.items()}
+        for owner, plugin in self.plugins:
+            try:
+                plugin.bind(ServedClient(state, self.settings.get(owner, ())))
+                for layer in self.layers:
+                    if layer.owner == owner:
+                        layer.bind()
+            except CoreError:
+                raise
+            except Exception as error:
+                raise PluginError("CORE-P108", f"route plugin {owner}: bind() raised {describe(error)}.") from error
+
+    def first_request(self, state: ServerState) -> tuple[str, Mapping[str, Any]] | None:
+        """Return path and fields of a request to be copied, by the first plugin that has one. Raises `PluginError`."""
+        from core.server.plugged_client import ServedClient
+
+        for owner, find in self.first_requests:
+            try:
+                found = find(ServedClient(state, self.settings.get(owner, ())))
+            except Exception as error:
+                raise PluginError(
+                    "CORE-P108", f"route plugin {owner}: first_request raised {describe(error)}."
+                ) from error
+            if found is not None:
+                return found
+        return None
+
+    def facts(self) -> dict[str, str]:
+        """Return, by plugin, where its routes are and what of them needs no key."""
+        return route_facts([owner for owner, _ in self.plugins], self.routes)
+
+    def put(self, route: PluggedRoute) -> None:
+        """Add a route, or leave it or another out where one of two makes room. Raises `PluginError` CORE-P130."""
+        if any(one.path == route.path and (one.scope == "admin") != (route.scope == "admin") for one in self.routes):
+            raise refusal(route.owner, route.method, route.path, "all routes of a path have the admin scope, or none")
+        for known in [one for one in self.routes if one.meets(route)]:
+            if known.owner != route.owner and route.optional:
+                return
+            if known.owner == route.owner or not known.optional:
+                raise refusal(route.owner, route.method, route.path, f"route plugin {known.owner} has declared it")
+            self.routes.remove(known)
+        self.routes.append(route)
+
+
+def _check_spec(owner: str, spec: RouteSpec) -> None:
+    """Refuse what a descriptor may not ask for. Raises `PluginError` CORE-P130."""
+    for option in spec.settings:
+        if option not in ServerOptions.model_fields or f"server.{option}" in SECRETS:
+            raise PluginError("CORE-P130", f"route plugin {owner} cannot have the setting {option!r} of the server.")
+    for header in spec.key_headers:
+        if not _KEY_HEADER.fullmatch(header):
+            raise PluginError("CORE-P130", f"route plugin {owner} cannot have keys in the header {header!r}.")
+    for header in spec.exposed_headers:
+        if not _HEADER.fullmatch(header):
+            raise PluginError("CORE-P130", f"route plugin {owner} cannot have the header {header!r} exposed.")
