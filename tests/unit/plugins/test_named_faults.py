@@ -126,7 +126,8 @@ def test_a_method_that_nobody_calls_is_named(group):
 def starts_an_engine(plugins, monkeypatch):
     monkeypatch.setattr(engine_core, "enter", lambda plan: plugins)
     monkeypatch.setattr(engine_core, "apply_environment", lambda environment: None)
-    engine_core.EngineCore.start(SimpleNamespace(plan=None, environment={}))
+    options = SimpleNamespace(runtime=SimpleNamespace(start_timeout=1.0))
+    engine_core.EngineCore.start(SimpleNamespace(plan=plugins.plan, environment={}, options=options))
 
 
 def starts_a_front_end(plugins, monkeypatch):
