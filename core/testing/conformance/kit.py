@@ -20,7 +20,7 @@ from core.api.errors import ConfigError
 from core.api.verdict import ProbeResult
 from core.plugins.catalog import Catalogue, matches
 from core.plugins.drivers import describe, unfound
-from core.plugins.kinds import KINDS
+from core.plugins.kinds import every_kind
 from core.suggest import nearest
 from core.testing.conformance.device_samples import ReferenceDevice
 from core.testing.conformance.outcome import Check, Failed, Level, NotApplicable, Outcome, Status, Unavailable
@@ -87,7 +87,7 @@ def subjects(selector: str, shared: Shared, catalogue: Catalogue | None = None) 
             f"no installed plugin is called '{selector}', nor a distribution with plugins.",
             hint=nearest(selector.rpartition(":")[2], names) or "See `core plugins list`.",
         )
-    order = list(KINDS)
+    order = list(every_kind())
     found.sort(key=lambda one: (order.index(one.group) if one.group in order else len(order), one))
     shared.entries = found
     return [Subject(entry, installed, shared) for entry in found]
