@@ -7,7 +7,7 @@ before it is needed. Provisional.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
@@ -127,3 +127,12 @@ class Chosen:
     owner: str
     spec: Descriptor
     value: Any
+
+
+AskChosen = Callable[[Kind], Sequence[Chosen]]
+"""Returns the chosen plugins of a kind that a plugin defines, in order; `PluginError` for a kind of core's."""
+
+
+def nobody(_: Kind) -> Sequence[Chosen]:
+    """Return no plugin: what is asked where nothing is chosen."""
+    return ()

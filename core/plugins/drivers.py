@@ -220,7 +220,11 @@ def _manager(entries: Sequence[Entry]) -> tuple[Any, list[LoadFailure]]:
 
 def _check(entry: Entry, loaded: object, *, usable: bool) -> Candidate | LoadFailure:
     """Hold what an entry point gave against the rules of its group."""
-    expected = descriptor_of(entry.group)
+    try:
+        expected = descriptor_of(entry.group)
+    except Exception as error:
+        reason = f"what entry points of {entry.group} name cannot be imported: {describe(error)}"
+        return LoadFailure(entry, "CORE-P132", reason)
     if not isinstance(loaded, expected):
         reason = f"{entry.value} is a {type(loaded).__name__}, not a {expected.__name__}"
         return LoadFailure(entry, "CORE-P106", reason)

@@ -13,6 +13,7 @@ import orjson
 
 from core.api.descriptors import RouteSpec
 from core.api.errors import CoreError, PluginError, RequestError
+from core.api.kinds import AskChosen, nobody
 from core.api.middleware import Layer
 from core.api.routes import Endpoint, EngineClient, RoutePlugin, RouteScope
 from core.api.serving import Dialect
@@ -92,6 +93,7 @@ class RouteTable:
         client_dialects: The same by the header of the clients that they are for.
         settings: Names of the server's options that a plugin goes by.
         first_requests: Whose they are, and what finds them.
+        chosen: Returns the plan's plugins of a kind that a plugin defines.
     """
 
     routes: list[PluggedRoute] = field(default_factory=list)
@@ -102,6 +104,7 @@ class RouteTable:
     client_dialects: dict[bytes, tuple[str, Dialect]] = field(default_factory=dict)
     settings: dict[str, tuple[str, ...]] = field(default_factory=dict)
     first_requests: list[tuple[str, FirstRequest]] = field(default_factory=list)
+    chosen: AskChosen = nobody
 
     @classmethod
     def declare(cls, active: ActivePlugins) -> RouteTable:
@@ -110,7 +113,7 @@ class RouteTable:
         Raises:
             PluginError: CORE-P130, a route cannot be; CORE-P108, a plugin raised something else.
         """
-        table = cls()
+        table = cls(chosen=active.chosen)
         for planned, spec in active.specs(GROUP):
             owner = planned.owner
             plugin: RoutePlugin = active.make(planned, planned.options)
@@ -136,7 +139,7 @@ class RouteTable:
         state.client_dialects |= {header: careful(*whose) for header, whose in self.client_dialects.items()}
         for owner, plugin in self.plugins:
             try:
-                plugin.bind(ServedClient(state, self.settings.get(owner, ())))
+                plugin.bind(ServedClient(state, self.settings.get(owner, ()), self.chosen))
                 for layer in self.layers:
                     if layer.owner == owner:
                         layer.bind()
@@ -151,7 +154,7 @@ class RouteTable:
 
         for owner, find in self.first_requests:
             try:
-                found = find(ServedClient(state, self.settings.get(owner, ())))
+                found = find(ServedClient(state, self.settings.get(owner, ()), self.chosen))
             except Exception as error:
                 raise PluginError(
                     "CORE-P108", f"route plugin {owner}: first_request raised {describe(error)}."

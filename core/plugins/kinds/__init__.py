@@ -17,6 +17,7 @@ from core.plugins.kinds.executors import EXECUTOR
 from core.plugins.kinds.hooks import HOOKS
 from core.plugins.kinds.io_processors import IO_PROCESSOR
 from core.plugins.kinds.kernels import KERNEL
+from core.plugins.kinds.kinds import KIND
 from core.plugins.kinds.kv_connectors import KV_CONNECTOR
 from core.plugins.kinds.logits import LOGITS
 from core.plugins.kinds.model_sources import SOURCE
@@ -43,6 +44,7 @@ __all__ = [
     "HOOKS_GROUP",
     "IO_PROCESSOR",
     "KERNEL",
+    "KIND",
     "KINDS",
     "KINDS_GROUP",
     "KV_CONNECTOR",
@@ -69,7 +71,7 @@ __all__ = [
 ]
 
 HOOKS_GROUP = HOOKS.group
-KINDS_GROUP = "core.kinds"
+KINDS_GROUP = KIND.group
 """Group of the kinds that plugins define: an entry point is named like the group that it defines."""
 
 KINDS: Mapping[str, Kind] = MappingProxyType(
@@ -130,7 +132,7 @@ def kind_of(group: str) -> Kind:
     if group in KINDS:
         return KINDS[group]
     if group == KINDS_GROUP:
-        return Kind(group=group, label="kind of plugin")
+        return KIND
     from core.plugins.defined import defined_kinds
 
     return defined_kinds().get(group) or Kind(group=group, label=group)

@@ -144,7 +144,7 @@ def _declared(descriptor: Descriptor) -> frozenset[str]:
 def _libraries(subject: Subject) -> list[str]:
     """Return the modules that a plugin is for, and that are not installed."""
     try:
-        return [] if subject.is_hooks else unfound(subject.descriptor.imports)
+        return [] if subject.bare else unfound(subject.descriptor.imports)
     except Failed:  # the checks of its manifest say why
         return []
 
@@ -152,7 +152,7 @@ def _libraries(subject: Subject) -> list[str]:
 def _devices(subject: Subject) -> frozenset[str]:
     """Return the device types on which a plugin must be correct."""
     try:
-        named = frozenset() if subject.is_hooks else _declared(subject.descriptor)
+        named = frozenset() if subject.bare else _declared(subject.descriptor)
     except Failed:  # the checks of its manifest say why
         return frozenset()
     if "*" not in named:

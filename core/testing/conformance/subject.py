@@ -17,7 +17,7 @@ from core.api.descriptors import Descriptor, KernelSpec
 from core.plugins.catalog import Catalogue, Entry
 from core.plugins.contracts import takes_options_alone
 from core.plugins.drivers import describe, descriptor_of, load_impl
-from core.plugins.kinds import HOOKS_GROUP
+from core.plugins.kinds import HOOKS_GROUP, KINDS_GROUP
 from core.testing.conformance.outcome import Failed, Unavailable
 from core.testing.conformance.samples import Sample
 
@@ -70,9 +70,9 @@ class Subject:
         return f"{self.entry.group}:{self.entry.name}"
 
     @property
-    def is_hooks(self) -> bool:
-        """Whether it is a hook module, which has no descriptor."""
-        return self.entry.group == HOOKS_GROUP
+    def bare(self) -> bool:
+        """Whether it has no descriptor: a hook module, or a kind that a plugin defines."""
+        return self.entry.group in (HOOKS_GROUP, KINDS_GROUP)
 
     @property
     def package(self) -> str:

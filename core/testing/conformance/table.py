@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from importlib import import_module
 from types import MappingProxyType
 
-from core.plugins.kinds import HOOKS_GROUP, KINDS, kind_of
+from core.plugins.kinds import HOOKS_GROUP, KIND, KINDS, KINDS_GROUP, kind_of
 from core.testing.conformance.outcome import Check
 
 EVERY = ("packaging", "manifest", "spawn")
 """Areas of every kind."""
 
-AREAS: Mapping[str, tuple[str, ...]] = MappingProxyType({group: kind.checks for group, kind in KINDS.items()})
+AREAS: Mapping[str, tuple[str, ...]] = MappingProxyType({kind.group: kind.checks for kind in (*KINDS.values(), KIND)})
 """Further areas of each of core's groups; each is a module of `core.testing.conformance.areas` with its `CHECKS`."""
 
 
@@ -34,5 +34,7 @@ def checks_for(group: str) -> list[Check]:
 
 
 def _fits(check: Check, group: str) -> bool:
-    # Hook modules have no descriptor, options or implementation.
-    return group != HOOKS_GROUP or not check.name.startswith(("descriptor_", "options_", "api_", "entry_point_"))
+    # Hook modules and kinds have no descriptor, options or implementation.
+    return group not in (HOOKS_GROUP, KINDS_GROUP) or not check.name.startswith(
+        ("descriptor_", "options_", "api_", "entry_point_")
+    )

@@ -144,12 +144,14 @@ def _implementation(entry: Entry, packages: tuple[str, ...]) -> Facts:
 def _enter(entry: Entry) -> Any:
     """Replay a plan of this one plugin and return its implementation, or the hooks' module."""
     from core.plugins.boot import enter
-    from core.plugins.kinds import HOOKS_GROUP
+    from core.plugins.kinds import HOOKS_GROUP, KINDS_GROUP
     from core.plugins.plan import PlannedPlugin, PluginPlan
 
     fields = {name: getattr(entry, name) for name in ("group", "name", "dist", "version", "value")}
     if entry.group == HOOKS_GROUP:
         enter(PluginPlan(hooks=(PlannedPlugin(**fields, api=1),)))
+        return entry.load()
+    if entry.group == KINDS_GROUP:
         return entry.load()
     descriptor = entry.load()
     planned = PlannedPlugin(**fields, api=descriptor.api)
