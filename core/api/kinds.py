@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from core.api.descriptors import Descriptor
 
 Tier = Literal["stable", "provisional"]
-NOTHING: Mapping[str, Any] = MappingProxyType({})
+"""How firm a kind is."""
+
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +79,8 @@ class Kind:
     many: bool = False
     needed: bool = False
     also: tuple[str, ...] = ()
-    contracts: Mapping[str, Contract] = field(default_factory=lambda: NOTHING)
-    calls: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: NOTHING)
+    contracts: Mapping[str, Contract] = field(default_factory=lambda: _NOTHING)
+    calls: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: _NOTHING)
     names: tuple[str, ...] = ()
     torch_free: tuple[str, ...] = ()
     template: str = ""

@@ -7,12 +7,17 @@ dropped. The integers stand in the kinds (`core.plugins.kinds`): what is here fo
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-if TYPE_CHECKING:
-    API_VERSIONS: dict[str, int]
-    HOOKS_API: int
-    STABLE: frozenset[str]
+# Made of the kinds when somebody asks for them, by `__getattr__`.
+API_VERSIONS: dict[str, int]
+"""API integer of every kind but hooks, by entry-point group."""
+
+HOOKS_API: int
+"""API integer of the hook specifications (`core.plugins`)."""
+
+STABLE: frozenset[str]
+"""Kinds that break only with a new integer; the others are provisional and may break with a note in one release."""
 
 _HOOKS = "core.plugins"
 
@@ -61,12 +66,7 @@ def _tables() -> dict[str, Any]:
 
 
 def __getattr__(name: str) -> Any:
-    """Return a table that follows from the kinds: they are loaded when somebody asks for it.
-
-    - `API_VERSIONS`: API integer of every kind but hooks, by entry-point group.
-    - `HOOKS_API`: API integer of the hook specifications (`core.plugins`).
-    - `STABLE`: Kinds that break only with a new integer.
-    """
+    """Return a table that follows from the kinds, which nobody loads before (PEP 562)."""
     tables = _tables() if name in ("API_VERSIONS", "HOOKS_API", "STABLE") else {}
     if name not in tables:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

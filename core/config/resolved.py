@@ -199,11 +199,9 @@ class SchedulerOptions(_Section):
 
 
 class SelectOptions(_Section):
-    """Explicit choices of plugins: name, name@distribution, or a list of which the first that can serve is taken.
+    """Explicit choices of plugins: name, name@distribution, or a list of which the first that can serve is taken."""
 
-    Besides these options there are those of the kinds that installed plugins define (`core.plugins.defined`).
-    """
-
+    # Besides those below there are the options of the kinds that installed plugins define.
     model_config = ConfigDict(frozen=True, extra="allow")
 
     platform: str | None = Field(None, description=PLATFORM.help)
