@@ -21,17 +21,17 @@ def served_app(
     options: Options,
     plugins: Mapping[RouteSpec, RoutePlugin] | None = None,
     *,
-    chosen: AskChosen = nobody,
+    chosen: AskChosen | None = None,
     **given: Any,
 ) -> FastAPI:
     """Return an application whose route plugins have declared their routes and are bound.
 
     Args:
         plugins: Descriptor -> plugin.
-        chosen: Returns the plugins of a kind that a plugin defines.
+        chosen: Returns the plugins of a kind that a plugin defines; None: there are none.
         given: As of `create_app`.
     """
-    table = RouteTable(chosen=chosen)
+    table = RouteTable(chosen=chosen or nobody)
     for spec, plugin in (plugins or {}).items():
         owner = f"'{spec.name}' (tested)"
         plugin.declare(table.registry(spec.name, owner, spec))

@@ -60,6 +60,7 @@ FOREIGN = {  # flags of pip, pytest, cmake, node and of this repository's tools;
         "--log-level",
         "--log-format",
         "--tokenizer-revision",
+        "--moderator",  # of the kind that an example defines
     ),
 }
 CLASS = re.compile(r"[A-Z][a-z]+[A-Z]\w*")
