@@ -292,7 +292,7 @@ class EngineClient(Protocol):
     def chosen(self, kind: Kind) -> Sequence[Chosen]:
         """Return the plugins that the user chose of a kind which a plugin defines, in order, each as an object.
 
-        An object is made once in a process, and held against the kind's protocol before.
+        An object is made once for all routes, and held against the kind's protocol before.
 
         Raises:
             PluginError: One cannot be made or does not fit (CORE-P103, CORE-P108, CORE-P160), or the kind is core's.

@@ -38,4 +38,4 @@ def _kind(subject: Subject) -> Kind:
     return found.kinds[subject.entry.name]
 
 
-CHECKS = checks(definition_is_whole, templates_can_be_filled_in, level=Level.L0)
+CHECKS = (*checks(definition_is_whole, level=Level.L0), *checks(templates_can_be_filled_in))
