@@ -26,6 +26,7 @@ from core.plugins.attention import block_size_of, choose_attention
 from core.plugins.catalog import Catalogue, Entry, answers
 from core.plugins.checkpoints import find_files, find_model, find_reader, inspect
 from core.plugins.context import context_of, short_by_default
+from core.plugins.defined_choice import choose_of_defined, require_one_definition
 from core.plugins.drivers import Candidate, guarded, load_descriptors, load_impl, typed
 from core.plugins.foundation import Derived, Foundation, KernelPlace, device_reason, drivers_of
 from core.plugins.grammars import choose_backends
@@ -268,7 +269,7 @@ class Resolver:
         routes = [*self._automatic_routes(), *select.route]
         for kind, names in ((LOGITS, select.logits_processor), (STAT_SINK, select.stat_sink), (ROUTE, routes)):
             chosen += [self.selector.choose(kind, name) for name in dict.fromkeys(names)]
-        return chosen
+        return chosen + choose_of_defined(self.selector, select)
 
     def _automatic_routes(self) -> list[str]:
         """Return the route plugins that are served wherever they are installed, but those that the user names."""
@@ -358,8 +359,10 @@ class Resolver:
         """Tell what is wrong with what is installed or named.
 
         Raises:
-            PluginError: CORE-P163, a hook module that guards cannot be used.
+            PluginError: CORE-P163, a hook module that guards cannot be used; CORE-P102, a kind has two definitions.
         """
+        for fault in require_one_definition():
+            self._warn(fault.message, code=fault.code)
         for name in self.catalogue.useless_disables():
             self._warn(f"'{name}' is disabled, but nothing of that name is installed", code="CORE-P101")
         for name in self.catalogue.unknown_names():

@@ -72,6 +72,7 @@ PAGES = (
     _page("tool_servers", "Tool servers", "tool_servers", "ToolSession"),
     _page("commands", "Commands", "commands"),
     _page("hooks", "Hooks", "hooks requests patches"),
+    _page("kinds", "Kinds", "kinds"),
     _page("shared", "Shared by all kinds", "descriptors record errors verdict tokenizer sampling versions deprecation"),
 )
 """Pages of `core.api`. The names of a module that is new need a place here; further names of a module have one."""

@@ -155,6 +155,8 @@ def _annotation(value: type, name: str) -> str:
 def _default(value: Any) -> str:
     if value is PydanticUndefined or value is dataclasses.MISSING:
         return REQUIRED
+    if inspect.isfunction(value):
+        return value.__name__
     return f"{{{', '.join(sorted(map(repr, value)))}}}" if isinstance(value, (set, frozenset)) else repr(value)
 
 

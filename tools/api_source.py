@@ -119,8 +119,10 @@ def _definition(node: ast.stmt, following: ast.stmt | None, module: str, source:
     target = (
         node.targets[0] if isinstance(node, ast.Assign) else node.target if isinstance(node, ast.AnnAssign) else None
     )
-    if not isinstance(target, ast.Name) or node.value is None:
+    if not isinstance(target, ast.Name):
         return None
+    if node.value is None:  # its module's `__getattr__` makes it
+        return Definition(target.id, module, "constant", _string(following), value="...")
     value = ast.get_source_segment(source, node.value) or ""
     alias = isinstance(node, ast.Assign) and _is_type(node.value)
     return Definition(target.id, module, "type" if alias else "constant", _string(following), value=value)

@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 # At once, because the function has the name of its module.
-from core.api.versions import API_VERSIONS, ApiVersion, accepts, versions
+from core.api.versions import ApiVersion, accepts, versions
 
 if TYPE_CHECKING:
     from core.api.attention import (
@@ -96,6 +96,7 @@ if TYPE_CHECKING:
     from core.api.hooks import hookimpl
     from core.api.io_processors import IOContext, IOOutput, IOProcessor, IOPrompts, IORequest
     from core.api.kernels import OPS, DimRule, KernelRequest
+    from core.api.kinds import Chosen, Contract, Kind
     from core.api.kvspecs import KVManager, KVSpec
     from core.api.layers import LayerBuilder, StepInputs
     from core.api.logits import LogitsContext, LogitsProcessor
@@ -195,6 +196,7 @@ if TYPE_CHECKING:
         ToolSessions,
     )
     from core.api.verdict import ProbeResult, Verdict
+    from core.api.versions import API_VERSIONS
     from core.api.weights import (
         CheckpointInfo,
         CheckpointReader,
@@ -239,6 +241,7 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
         "hooks": "hookimpl",
         "io_processors": "IOContext IOOutput IOProcessor IOPrompts IORequest",
         "kernels": "DimRule KernelRequest OPS",
+        "kinds": "Chosen Contract Kind",
         "kvspecs": "KVManager KVSpec",
         "layers": "LayerBuilder StepInputs",
         "logits": "LogitsContext LogitsProcessor",
@@ -283,6 +286,7 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
         ),
         "verdict": "ProbeResult Verdict",
         "wire": "encode_message MessageDecoder",
+        "versions": "API_VERSIONS",
         "weights": (
             "CheckpointInfo CheckpointReader KeptWeights ModelFiles ModelSource WeightManifest WeightReceiver "
             "WeightStore WeightTensor"
@@ -349,6 +353,9 @@ __all__ = [
     "ToolSessions",
     "Body",
     "BodyPart",
+    "Chosen",
+    "Contract",
+    "Kind",
     "API_VERSIONS",
     "Access",
     "AdmissionPolicy",

@@ -495,31 +495,5 @@ class ParticipantSpec(Descriptor):
     taps: tuple[str, ...] = ()
 
 
-DESCRIPTORS: dict[str, type[Descriptor]] = {
-    kind.group: kind
-    for kind in (
-        PlatformSpec,
-        AttentionSpec,
-        QuantSpec,
-        ModelSpec,
-        WeightLoaderSpec,
-        ModelSourceSpec,
-        ToolParserSpec,
-        KVConnectorSpec,
-        WeightTransferSpec,
-        WeightStoreSpec,
-        ExecutorSpec,
-        SchedulerPolicySpec,
-        KernelSpec,
-        LogitsSpec,
-        StatSinkSpec,
-        IOProcessorSpec,
-        RouteSpec,
-        CommandSpec,
-        ToolServerSpec,
-        StructuredOutputSpec,
-        DrafterSpec,
-        ParticipantSpec,
-    )
-}
-"""Descriptor type of every driver group."""
+DESCRIPTORS: dict[str, type[Descriptor]] = {kind.group: kind for kind in Descriptor.__subclasses__()}
+"""Descriptor type of every driver group of core's."""

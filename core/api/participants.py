@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from core.api.kinds import AskChosen, nobody
 from core.api.layers import StepInputs
 
 if TYPE_CHECKING:
@@ -157,6 +158,7 @@ class EngineSetup:
         overlap_depth: Steps that may be in flight when one is settled.
         tokenizer: Returns the model's tokenizer.
         cached_tokens: Returns how many leading tokens of a waiting request the prefix cache holds now.
+        chosen: Returns the chosen plugins of a kind that a plugin defines, each as an object made in this process.
     """
 
     name: str
@@ -169,6 +171,7 @@ class EngineSetup:
     overlap_depth: int
     tokenizer: Callable[[], Tokenizer]
     cached_tokens: Callable[[StagedRequest], int]
+    chosen: AskChosen = nobody
 
 
 class Participant:
@@ -362,6 +365,7 @@ class WorkerSetup:
         vocab_size: Token ids are below this.
         block_size: Tokens of a KV block.
         taps: By name what it reads of forward passes: all that its descriptor names.
+        chosen: Returns the chosen plugins of a kind that a plugin defines, each as an object made in this process.
     """
 
     name: str
@@ -371,6 +375,7 @@ class WorkerSetup:
     vocab_size: int
     block_size: int
     taps: Mapping[str, Tap] = field(default_factory=dict)
+    chosen: AskChosen = nobody
 
 
 class BatchInputs(StepInputs, Protocol):
@@ -459,10 +464,12 @@ class FrontSetup:
     Attributes:
         name: The participant's name.
         options: The plugin's own options.
+        chosen: Returns the chosen plugins of a kind that a plugin defines, each as an object made in this process.
     """
 
     name: str
     options: Mapping[str, Any]
+    chosen: AskChosen = nobody
 
 
 class FrontParticipant:

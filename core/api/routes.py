@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from core.api.bodies import Body
     from core.api.errors import RequestError
+    from core.api.kinds import Chosen, Kind
     from core.api.middleware import Layer
     from core.api.operator import Operator
     from core.api.pooling import Pooled, Pooler, PoolRequest
@@ -291,6 +292,16 @@ class EngineClient(Protocol):
 
     def error(self, raised: BaseException) -> RequestError:
         """Return what clients are told of what was raised; what nobody expected is logged."""
+        ...
+
+    def chosen(self, kind: Kind) -> Sequence[Chosen]:
+        """Return the plugins that the user chose of a kind which a plugin defines, in order, each as an object.
+
+        An object is made once for all routes, and held against the kind's protocol before.
+
+        Raises:
+            PluginError: One cannot be made or does not fit (CORE-P103, CORE-P108, CORE-P160), or the kind is core's.
+        """
         ...
 
     def check_model(self, name: str | None) -> None:

@@ -1,76 +1,25 @@
 """API integers: one per kind, bumped for breaking changes only.
 
 A plugin states the integer it was written for; core accepts the current one and the one before, unless that was
-dropped.
+dropped. The integers stand in the kinds (`core.plugins.kinds`): what is here follows from them.
 """
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from functools import cache
+from typing import Any, Literal, NamedTuple
 
-API_VERSIONS: dict[str, int] = {
-    "core.platforms": 2,
-    "core.attention_backends": 2,
-    "core.quantization": 2,
-    "core.models": 2,
-    "core.weight_transfer": 1,
-    "core.tool_parsers": 1,
-    "core.kv_connectors": 2,
-    "core.weight_stores": 1,
-    "core.weight_loaders": 1,
-    "core.model_sources": 1,
-    "core.executors": 1,
-    "core.schedulers": 1,
-    "core.kernels": 1,
-    "core.structured_output": 1,
-    "core.drafters": 2,
-    "core.participants": 1,
-    "core.logits": 1,
-    "core.stat_sinks": 1,
-    "core.io_processors": 1,
-    "core.routes": 1,
-    "core.commands": 1,
-    "core.tool_servers": 1,
-}
+# Made of the kinds when somebody asks for them, by `__getattr__`.
+API_VERSIONS: dict[str, int]
 """API integer of every kind but hooks, by entry-point group."""
 
-HOOKS_API = 1
+HOOKS_API: int
 """API integer of the hook specifications (`core.plugins`)."""
 
-STABLE = frozenset(
-    {
-        "core.platforms",
-        "core.attention_backends",
-        "core.quantization",
-        "core.models",
-        "core.weight_transfer",
-        "core.tool_parsers",
-        "core.kv_connectors",
-    }
-)
+STABLE: frozenset[str]
 """Kinds that break only with a new integer; the others are provisional and may break with a note in one release."""
 
-_WINDOW = 1
-# The newest integer that is not accepted although it may be the one before. No core ever called drafters of API 1, and
-# nobody had published against API 1 of the others when a layer became what it is.
-_DROPPED = {
-    "core.drafters": 1,
-    "core.platforms": 1,
-    "core.attention_backends": 1,
-    "core.quantization": 1,
-    "core.models": 1,
-    "core.kv_connectors": 1,
-}
-
-
-def oldest(group: str) -> int:
-    """Return the oldest integer of `group` that is accepted: the one before the current, unless it was dropped."""
-    return max(1, versions()[group].api - _WINDOW, _DROPPED.get(group, 0) + 1)
-
-
-def accepts(group: str, api: int) -> bool:
-    """Say whether a plugin of `group` written for integer `api` can be used by this core."""
-    return oldest(group) <= api <= API_VERSIONS[group]
+_HOOKS = "core.plugins"
 
 
 class ApiVersion(NamedTuple):
@@ -86,6 +35,39 @@ class ApiVersion(NamedTuple):
 
 
 def versions() -> dict[str, ApiVersion]:
-    """Return the API integer and tier of every kind, hooks included, by entry-point group."""
-    table = {**API_VERSIONS, "core.plugins": HOOKS_API}
-    return {group: ApiVersion(api, "stable" if group in STABLE else "provisional") for group, api in table.items()}
+    """Return the API integer and tier of every kind of core's, hooks included, by entry-point group."""
+    from core.plugins.kinds import KINDS
+
+    return {group: ApiVersion(kind.api, kind.tier) for group, kind in KINDS.items()}
+
+
+def oldest(group: str) -> int:
+    """Return the oldest integer of `group` that is accepted: the one before the current, unless it was dropped."""
+    from core.plugins.kinds import kind_of
+
+    return kind_of(group).first_api
+
+
+def accepts(group: str, api: int) -> bool:
+    """Say whether a plugin of `group` written for integer `api` can be used by this core."""
+    from core.plugins.kinds import kind_of
+
+    return kind_of(group).accepts(api)
+
+
+@cache
+def _tables() -> dict[str, Any]:
+    table = versions()
+    return {
+        "API_VERSIONS": {group: version.api for group, version in table.items() if group != _HOOKS},
+        "HOOKS_API": table[_HOOKS].api,
+        "STABLE": frozenset(group for group, version in table.items() if version.tier == "stable"),
+    }
+
+
+def __getattr__(name: str) -> Any:
+    """Return a table that follows from the kinds, which nobody loads before (PEP 562)."""
+    tables = _tables() if name in ("API_VERSIONS", "HOOKS_API", "STABLE") else {}
+    if name not in tables:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return tables[name]

@@ -13,7 +13,7 @@ from typing import Any
 
 from core import logs
 from core.cli.tree import commands
-from core.plugins.kinds import KINDS, kind_chosen_by
+from core.plugins.kinds import every_kind, kind_chosen_by
 
 SHELLS = ("bash", "zsh", "fish")
 _COMPINIT = "(( $+functions[compdef] )) || { autoload -U compinit && compinit }\n"
@@ -94,7 +94,7 @@ def _choices(path: str, name: str) -> Iterable[str]:
     if name in ("log_level", "log_format"):
         return logs.LEVELS if name == "log_level" else logs.FORMATS
     if name == "kind" and path in _TAKE_KINDS:
-        return [group.removeprefix("core.") for group in KINDS]
+        return [group.removeprefix("core.") for group in every_kind()]
     if "." not in name:
         return ()
     from core.config.fields import fields_by_path

@@ -107,12 +107,12 @@ def resolved_rows(loaded: LoadedOptions, resolution: Resolution) -> list[Row]:
 
 def _decisions(resolution: Resolution) -> dict[str, Any]:
     """Return what core decided where nobody did."""
-    from core.plugins.kinds import KINDS
+    from core.plugins.kinds import every_kind
 
     config = resolution.config
     chosen = {
         f"select.{kind.option}": plugin.name
-        for group, kind in KINDS.items()
+        for group, kind in every_kind().items()
         if kind.option and (plugin := config.plan.one(group))
     }
     return chosen | {

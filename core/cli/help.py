@@ -173,15 +173,17 @@ def _plugin_section() -> Iterator[str]:
 
 def _plugin_options() -> Iterator[tuple[str, str, list[str]]]:
     """Yield plugin, `PLUGIN.KEY` and its lines for every option of every installed plugin; one that fails says so."""
-    from core.api.descriptors import DESCRIPTORS
     from core.api.errors import PluginError
     from core.plugins.catalog import Catalogue
     from core.plugins.drivers import load_descriptors
+    from core.plugins.kinds import HOOKS_GROUP, every_kind
     from core.plugins.options import option_rows
 
     catalogue = Catalogue.scan()
-    for group in DESCRIPTORS:
-        for candidate in load_descriptors(catalogue.entries(group))[0] if catalogue.entries(group) else []:
+    for group in every_kind():
+        if group == HOOKS_GROUP or not catalogue.entries(group):
+            continue
+        for candidate in load_descriptors(catalogue.entries(group))[0]:
             plugin = _called(candidate.entry, catalogue)
             try:
                 rows = option_rows(candidate)

@@ -5,15 +5,17 @@ from __future__ import annotations
 import types
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Literal, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
+from core.api.kinds import Kind
 from core.config.resolved import Options
+from core.plugins.defined import defined_kinds
 from core.plugins.kinds import kind_chosen_by
 
-Kind = Literal["bool", "int", "float", "str", "choice", "list", "mapping"]
+Form = Literal["bool", "int", "float", "str", "choice", "list", "mapping"]
 
 ALIASES: Mapping[str, tuple[str, ...]] = types.MappingProxyType(
     {
@@ -61,7 +63,7 @@ class OptionField:
     """
 
     path: str
-    kind: Kind
+    kind: Form
     default: Any
     description: str
     optional: bool = False
@@ -153,8 +155,8 @@ class OptionField:
 
 
 @cache
-def option_fields() -> tuple[OptionField, ...]:
-    """Return every option, in the order of the sections."""
+def core_fields() -> tuple[OptionField, ...]:
+    """Return every option of core's, in the order of the sections."""
     found = []
     for section, holder in Options.model_fields.items():
         for name, info in _section_type(holder).model_fields.items():
@@ -162,10 +164,30 @@ def option_fields() -> tuple[OptionField, ...]:
     return tuple(found)
 
 
-@cache
+def option_fields() -> tuple[OptionField, ...]:
+    """Return every option in the order of the sections: core's, and those of the kinds that plugins define."""
+    return _with(tuple(defined_kinds().values()))[0]
+
+
 def fields_by_path() -> Mapping[str, OptionField]:
     """Return `path -> option`."""
-    return types.MappingProxyType({field.path: field for field in option_fields()})
+    return _with(tuple(defined_kinds().values()))[1]
+
+
+@lru_cache(maxsize=4)
+def _with(kinds: tuple[Kind, ...]) -> tuple[tuple[OptionField, ...], Mapping[str, OptionField]]:
+    core = core_fields()
+    end = max(place for place, field in enumerate(core) if field.section == "select") + 1
+    fields = (*core[:end], *(_of_kind(kind) for kind in kinds if kind.option), *core[end:])
+    return fields, types.MappingProxyType({field.path: field for field in fields})
+
+
+def _of_kind(kind: Kind) -> OptionField:
+    """Return the option that chooses among the plugins of a kind that a plugin defines."""
+    path, text = f"select.{kind.option}", kind.help or f"Plugins of the kind {kind.label}."
+    if kind.many:
+        return OptionField(path, "list", [], text)
+    return OptionField(path, "str", None, text, optional=True)
 
 
 def find_field(name: str) -> OptionField | None:
@@ -215,9 +237,9 @@ def _field(path: str, info: FieldInfo) -> OptionField:
     )
 
 
-def _kind(path: str, annotation: Any) -> Kind:
-    kinds: dict[Any, Kind] = {bool: "bool", int: "int", float: "float", str: "str"}
-    origins: dict[Any, Kind] = {Literal: "choice", list: "list", dict: "mapping"}
+def _kind(path: str, annotation: Any) -> Form:
+    kinds: dict[Any, Form] = {bool: "bool", int: "int", float: "float", str: "str"}
+    origins: dict[Any, Form] = {Literal: "choice", list: "list", dict: "mapping"}
     kind = kinds.get(annotation) or origins.get(get_origin(annotation))
     if kind is None:
         raise TypeError(f"option {path} has type {annotation!r}, which has no command-line form")

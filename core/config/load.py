@@ -176,6 +176,9 @@ def _check(setting: Setting) -> str | None:
         return setting.refuse()
     if field.kind == "float" and _infinite(value):
         return setting.refuse()
+    if field.chooses and not (field.optional and value is None):
+        fits = isinstance(value, list) if field.kind == "list" else isinstance(value, str)
+        return None if fits else setting.refuse()
     if field.path == "kv.kv_memory" and isinstance(value, str):
         try:
             return None if parse_size(value) > 0 else setting.refuse()

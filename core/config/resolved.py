@@ -4,11 +4,36 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from core.api.kinds import Kind
 from core.api.shapes import ModelShape, PoolingShape
 from core.api.verdict import ProbeResult
 from core.api.weights import CheckpointInfo, ModelFiles
+from core.plugins.defined import defined_kinds
+from core.plugins.kinds import (
+    ATTENTION,
+    DRAFTER,
+    EXECUTOR,
+    IO_PROCESSOR,
+    KERNEL,
+    KV_CONNECTOR,
+    LOADER,
+    LOGITS,
+    MODEL,
+    PARTICIPANT,
+    PLATFORM,
+    QUANTIZATION,
+    ROUTE,
+    SCHEDULER,
+    SOURCE,
+    STAT_SINK,
+    STRUCTURED_OUTPUT,
+    TOOL_PARSER,
+    TOOL_SERVER,
+    WEIGHT_STORE,
+    WEIGHT_TRANSFER,
+)
 from core.plugins.plan import PluginPlan
 
 FITTING = -1
@@ -176,42 +201,33 @@ class SchedulerOptions(_Section):
 class SelectOptions(_Section):
     """Explicit choices of plugins: name, name@distribution, or a list of which the first that can serve is taken."""
 
-    platform: str | None = Field(None, description="Device platform, or one device of it: NAME:INDEX.")
-    attention_backend: str | None = Field(None, description="Attention backend.")
-    quantization: str | None = Field(None, description="Quantization method.")
-    model_impl: str | None = Field(None, description="Model implementation.")
-    model_source: str | None = Field(None, description="Who turns the model reference into files.")
-    load_format: str | None = Field(None, description="Weight loader, which is to say the checkpoint's format.")
-    executor: str | None = Field(None, description="How workers are run.")
-    scheduler_policy: str | None = Field(None, description="Order of admission and preemption.")
-    tool_parser: str | None = Field(
-        None, description="Tool-call parser; none by default. `auto` is what the checkpoint says."
-    )
+    # Besides those below there are the options of the kinds that installed plugins define.
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    platform: str | None = Field(None, description=PLATFORM.help)
+    attention_backend: str | None = Field(None, description=ATTENTION.help)
+    quantization: str | None = Field(None, description=QUANTIZATION.help)
+    model_impl: str | None = Field(None, description=MODEL.help)
+    model_source: str | None = Field(None, description=SOURCE.help)
+    load_format: str | None = Field(None, description=LOADER.help)
+    executor: str | None = Field(None, description=EXECUTOR.help)
+    scheduler_policy: str | None = Field(None, description=SCHEDULER.help)
+    tool_parser: str | None = Field(None, description=TOOL_PARSER.help)
     reasoning_parser: str | None = Field(
         None, description="Parser of the reasoning, where the tool parser does not read it; none by default."
     )
-    kv_connector: list[str] = Field([], description="KV connectors, in the order they are asked.")
-    weight_transfer: str | None = Field(None, description="Weight-transfer engine; none by default.")
-    weight_store: str | None = Field(
-        None, description="Where weights are kept in their packed form for the next start; none by default."
-    )
-    structured_output: str | None = Field(
-        None, description="Structured-output backends in the order they are tried; auto: every one installed; or none."
-    )
-    drafter: str | None = Field(None, description="Source of draft tokens; none by default.")
-    participant: list[str] = Field([], description="Participants in every step, in the order they are asked.")
-    logits_processor: list[str] = Field([], description="Logits processors, in the order they are applied.")
-    stat_sink: list[str] = Field([], description="Receivers of the engine's figures.")
-    io_processor: str | None = Field(
-        None, description="Who turns `data` into prompts and vectors into answers; auto: as the checkpoint says; none."
-    )
-    route: list[str] = Field(
-        [], description="Plugins whose HTTP routes are served: under /x/NAME/, and where they say."
-    )
-    tool_client: str | None = Field(
-        None, description="Who speaks to tool servers, where some are allowed; auto: the one installed; none."
-    )
-    kernel: list[str] = Field([], description="Kernels to use: OP=NAME[,NAME]; core chooses those of other operations.")
+    kv_connector: list[str] = Field([], description=KV_CONNECTOR.help)
+    weight_transfer: str | None = Field(None, description=WEIGHT_TRANSFER.help)
+    weight_store: str | None = Field(None, description=WEIGHT_STORE.help)
+    structured_output: str | None = Field(None, description=STRUCTURED_OUTPUT.help)
+    drafter: str | None = Field(None, description=DRAFTER.help)
+    participant: list[str] = Field([], description=PARTICIPANT.help)
+    logits_processor: list[str] = Field([], description=LOGITS.help)
+    stat_sink: list[str] = Field([], description=STAT_SINK.help)
+    io_processor: str | None = Field(None, description=IO_PROCESSOR.help)
+    route: list[str] = Field([], description=ROUTE.help)
+    tool_client: str | None = Field(None, description=TOOL_SERVER.help)
+    kernel: list[str] = Field([], description=KERNEL.help)
     disable_plugin: list[str] = Field(
         [], description="Plugins never to use: name, kind:name, name@distribution or distribution."
     )
@@ -222,6 +238,37 @@ class SelectOptions(_Section):
         False,
         description="Whether a difference from the lock file, or a hook module that cannot be used, stops the start.",
     )
+
+    def __getattr__(self, name: str) -> Any:
+        """Return the default of an option of a defined kind that nobody has set."""
+        try:
+            return super().__getattr__(name)  # type: ignore[misc]  # pydantic has it, and hides it from checkers
+        except AttributeError:
+            kind = None if name.startswith("_") else _defined(name)
+            if kind is None:
+                raise
+            return [] if kind.many else None
+
+    @model_validator(mode="after")
+    def _known(self) -> SelectOptions:
+        """Refuse what is no option of a defined kind either."""
+        for name, value in (self.model_extra or {}).items():
+            kind = _defined(name)
+            if kind is None:
+                raise ValueError(f"there is no option '{name}'")
+            fits = _is_names(value) if kind.many else value is None or isinstance(value, str)
+            if not fits:
+                raise ValueError(f"'{name}' takes {'names' if kind.many else 'a name'}")
+        return self
+
+
+def _is_names(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(one, str) for one in value)
+
+
+def _defined(option: str) -> Kind | None:
+    """Return the kind that a plugin defines and that this option chooses among."""
+    return next((kind for kind in defined_kinds().values() if kind.option == option), None)
 
 
 class StructuredOptions(_Section):

@@ -106,6 +106,7 @@ def _own(setup: Setup, planned: PlannedPlugin, spec: ParticipantSpec) -> Partici
         overlap_depth=config.options.scheduler.overlap_depth,
         tokenizer=cache(lambda: active.new_of("core.weight_loaders").tokenizer(path)),
         cached_tokens=setup.cached_tokens,
+        chosen=active.chosen,
     )
     made: Participant = active.make(planned, given)
     made.name = planned.name

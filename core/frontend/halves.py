@@ -39,7 +39,7 @@ class FrontHalves:
                 planned,
                 "the constructor of its front half",
                 active.load(planned, spec.front_impl),
-                FrontSetup(planned.name, planned.options),
+                FrontSetup(planned.name, planned.options, active.chosen),
             )
             made.name = planned.name
             if spec.parts is not None:

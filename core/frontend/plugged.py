@@ -16,6 +16,7 @@ from core.frontend.halves import FrontHalves
 from core.frontend.sinks import StatSinks
 from core.plugins.boot import ActivePlugins, enter
 from core.plugins.faults import Faults
+from core.plugins.kinds import KINDS
 from core.plugins.plan import PluginPlan
 
 ARGUMENTS, GRAMMARS, SINKS = "core.logits", "core.structured_output", "core.stat_sinks"
@@ -34,8 +35,10 @@ class FrontPlugins:
     """
 
     def __init__(self, plan: PluginPlan) -> None:
-        mine = plan.model_copy(update={"drivers": tuple(one for one in plan.drivers if one.group in HERE)})
-        active = enter(mine) if mine.drivers or mine.hooks else None
+        # Front halves may ask for plugins of kinds that plugins define, which are of no use to anybody else here.
+        mine = [one for one in plan.drivers if one.group in HERE]
+        mine += [one for one in plan.drivers if mine and one.group not in KINDS]
+        active = enter(plan.model_copy(update={"drivers": tuple(mine)})) if mine or plan.hooks else None
         self._active = active
         self.sinks = StatSinks(_sinks(active) if active else ())
         self._hooks = active.hooks if active and active.hooks.has("core_request") else None

@@ -42,11 +42,11 @@ if TYPE_CHECKING:
     from core.api import layers as api
     from core.api.attention import AttentionBackend
     from core.api.experts import Routing
+    from core.api.kinds import Contract
     from core.api.quantization import Format
     from core.api.rotary import RopeConfig
     from core.layers.linear import AllReduce
     from core.layers.params import Group
-    from core.plugins.contracts import Contract
 
 T = TypeVar("T")
 S = TypeVar("S", LayerSite, AttentionSite, LatentSite, PickSite, CompressedSite)

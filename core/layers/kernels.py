@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from core.api.errors import PluginError
 from core.api.kernels import PRODUCTS, ROW_PRODUCTS, KernelRequest
+from core.api.kinds import Contract
 from core.ops.registry import REGISTRY, Op
-from core.plugins.contracts import OWN_PRODUCT, PRODUCT, Contract
+from core.plugins.contracts import OWN_PRODUCT, PRODUCT
 from core.plugins.handed import Handed
 
 if TYPE_CHECKING:

@@ -7,12 +7,13 @@ from typing import Any, TypeVar
 
 from core.api.descriptors import Descriptor, KernelSpec
 from core.api.errors import PluginError
+from core.api.kinds import Chosen, Kind
 from core.plugins.catalog import Catalogue, Entry
 from core.plugins.contracts import check_contract, check_form
 from core.plugins.drivers import Candidate, guarded, guarded_items, load_descriptors, load_impl, own_arguments
 from core.plugins.files import reopen_files
 from core.plugins.hooks import Hooks
-from core.plugins.kinds import kind_of
+from core.plugins.kinds import KINDS, kind_of
 from core.plugins.plan import PlannedPlugin, PluginPlan
 
 T = TypeVar("T")
@@ -45,6 +46,7 @@ class ActivePlugins:
         self.hooks = hooks
         self._drivers = drivers
         self._loaded: dict[tuple[Entry, str], Any] = {}
+        self._chosen: dict[str, tuple[Chosen, ...]] = {}
 
     def has(self, group: str) -> bool:
         """Whether the plan has a driver of this group."""
@@ -114,6 +116,20 @@ class ActivePlugins:
     def new_of(self, group: str) -> Any:
         """Return `new` of a group's driver. Raises as `make`, and CORE-P301 if the plan has none."""
         return self.new(self.planned(group))
+
+    def chosen(self, kind: Kind) -> tuple[Chosen, ...]:
+        """Return the plan's plugins of a kind that a plugin defines, each with an object that is made once.
+
+        Raises:
+            PluginError: CORE-P132, the kind is core's, which binds its plugins itself; or as `make`.
+        """
+        if kind.group in KINDS:
+            raise PluginError("CORE-P132", f"plugins of the kind {kind.label} ({kind.group}) are bound by core alone.")
+        if kind.group not in self._chosen:
+            self._chosen[kind.group] = tuple(
+                Chosen(planned.name, planned.owner, spec, self.new(planned)) for planned, spec in self.specs(kind.group)
+            )
+        return self._chosen[kind.group]
 
     def load(self, planned: PlannedPlugin, path: str) -> Any:
         """Import another object of a planned plugin (`worker_impl`, `sender`), once."""

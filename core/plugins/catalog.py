@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from core.api.errors import PluginError
-from core.plugins.kinds import kind_of
+from core.plugins.kinds import KINDS_GROUP, kind_of
 from core.plugins.known import Known, Table, advice, normalise
 from core.plugins.unchanged import Unchanged
 from core.signals import SignalExit
@@ -80,7 +80,7 @@ class AllowList:
 
 
 class Catalogue:
-    """Installed entry points of core's groups, sorted, without those the user disabled.
+    """Installed entry points of the groups of all kinds, sorted, without those the user disabled.
 
     Args:
         entries: What is installed; equal entries count once.
@@ -99,7 +99,7 @@ class Catalogue:
     @classmethod
     def scan(cls, disabled: Iterable[str] = ()) -> Catalogue:
         """Read the metadata of every distribution on `sys.path`; milliseconds."""
-        return cls(_installed(), disabled)
+        return cls(installed(), disabled)
 
     def without(self, disabled: Iterable[str]) -> Catalogue:
         """Return this catalogue with further plugins disabled."""
@@ -222,31 +222,59 @@ def _shortest(names: Collection[str], group: str) -> str:
     return f"{len(names)}, which `core plugins list --kind {group.removeprefix('core.')}` lists"
 
 
-def _installed() -> Iterator[Entry]:
-    """Yield the entries of each distribution once: the first on `sys.path` wins, as it does on import."""
+def installed() -> Iterator[Entry]:
+    """Yield the entries of each distribution once: the first on `sys.path` wins, as it does on import.
+
+    Those of core's groups come first, then those of the groups that entry points of `core.kinds` define.
+    """
     seen: set[str] = set()
+    defined: set[str] = set()
+    for entries in _each(_entries, seen):
+        defined |= {entry.name for entry in entries if entry.group == KINDS_GROUP}
+        yield from entries
+    if defined:  # nobody else pays for a second look
+        for entries in _each(_others, set()):
+            yield from (entry for entry in entries if entry.group in defined)
+
+
+def _each(read: Unchanged[list[Entry]], seen: set[str]) -> Iterator[list[Entry]]:
     for dist in importlib.metadata.distributions():
         try:
-            entries = _entries.of(dist)
+            entries = read.of(dist)
         except PluginError as error:
             log.warning("%s", error)
             continue
         if entries and (name := normalise(entries[0].dist)) not in seen:
             seen.add(name)
-            yield from entries
+            yield entries
 
 
 def entries_of(dist: importlib.metadata.Distribution) -> list[Entry]:
-    """Return what a distribution offers to core. Raises `PluginError` CORE-P131, its metadata cannot be read."""
+    """Return what a distribution offers to core's groups.
+
+    Raises:
+        PluginError: CORE-P131, its metadata cannot be read.
+    """
+    return _read(dist, core=True)
+
+
+def other_entries_of(dist: importlib.metadata.Distribution) -> list[Entry]:
+    """Return the entry points of a distribution that are in none of core's groups. Raises as `entries_of`."""
+    return _read(dist, core=False)
+
+
+def _read(dist: importlib.metadata.Distribution, *, core: bool) -> list[Entry]:
     try:
         text = dist.read_text("entry_points.txt")
-        if not text or "[core." not in text:
+        if not text or (core and "[core." not in text):
             return []  # reading the name parses the whole metadata, so it is done for plugins only
+        points = [point for point in dist.entry_points if point.group.startswith("core.") == core]
+        if not points:
+            return []
         metadata = dist.metadata  # parsed anew whenever it is asked for, and by `dist.version` too
         name, version = metadata["Name"], metadata["Version"]
         if not (name and version):
             raise ValueError("it states no name or version")
-        points = [point for point in dist.entry_points if point.group.startswith("core.")]
     except Exception as error:
         place = getattr(dist, "_path", None) or dist.locate_file("")
         reason = " ".join(str(error).split()) or type(error).__name__
@@ -255,7 +283,9 @@ def entries_of(dist: importlib.metadata.Distribution) -> list[Entry]:
     return [Entry(point.group, point.name, name, version, point.value) for point in points]
 
 
-_entries = Unchanged(entries_of, ("entry_points.txt", "METADATA", "PKG-INFO"))
+_FILES = ("entry_points.txt", "METADATA", "PKG-INFO")
+_entries = Unchanged(entries_of, _FILES)
+_others = Unchanged(other_entries_of, _FILES)
 
 
 def project_of(dist: importlib.metadata.Distribution) -> Path | None:

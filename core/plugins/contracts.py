@@ -1,24 +1,26 @@
 """Contracts: which methods the objects of a plugin must have, and which arguments core calls them with.
 
-They are derived from the protocols of `core.api`. An object is held against its protocol when it is bound, once, so
+They are derived from the protocols that a kind names. An object is held against its protocol when it is bound, once, so
 that a mistake is found before anything is loaded, with the plugin's name, and not by the first request.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from difflib import get_close_matches
 from functools import reduce
 from importlib import import_module
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from core.api.descriptors import Descriptor, KernelSpec
 from core.api.errors import PluginError
 from core.api.kernels import ROW_PRODUCTS
+from core.api.kinds import Contract
 from core.plugins.catalog import Entry
-from core.plugins.kinds import kind_of
+from core.plugins.kinds import KINDS, kind_of
 
 Parameter = inspect.Parameter
 
@@ -26,92 +28,14 @@ _NEARLY = 0.8
 """Likeness of two names, of 1, from which on one is taken for the other misspelt."""
 
 
-class Contract(NamedTuple):
-    """What an object that a descriptor names has to be.
-
-    Attributes:
-        protocol: Its protocol, as `module:Class` of `core.api`.
-        optional: Protocols of optional parts: of them, the methods that it has must fit.
-        may_lack: Methods of `protocol` that not every implementation needs.
-        closed: `protocol` is a base class, and its methods are all that there are: a public method of another name is
-            a misspelt one.
-        free: Methods of `protocol` whose arguments are up to the implementation.
-    """
-
-    protocol: str
-    optional: tuple[str, ...] = ()
-    may_lack: frozenset[str] = frozenset()
-    closed: bool = False
-    free: frozenset[str] = frozenset()
-
-
-IMPLEMENTATIONS = MappingProxyType(
-    {
-        "core.platforms": Contract("platform:Platform", closed=True),
-        "core.attention_backends": Contract(
-            "attention:AttentionBackend",
-            (
-                "attention:Encodes",
-                "attention:Latent",
-                "attention:Picks",
-                "attention:ReportsKV",
-                "attention:Replayable",
-            ),
-        ),
-        "core.quantization": Contract("quantization:Format"),
-        # A model that only pools has no logits.
-        "core.models": Contract(
-            "models:Model", ("models:Classifies", "attention:AfterLoad"), may_lack=frozenset({"logits"})
-        ),
-        "core.weight_loaders": Contract("weights:CheckpointReader"),
-        "core.model_sources": Contract(
-            "weights:ModelSource", ("sources:ReachesOut", "sources:KeepsModels", "sources:RemovesModels")
-        ),
-        "core.tool_parsers": Contract("parsers:OutputParser", ("parsers:KnowsThinking", "parsers:EnforcesCalls")),
-        "core.kv_connectors": Contract("connectors:KVConnector"),
-        "core.weight_transfer": Contract("weights:WeightReceiver"),
-        "core.weight_stores": Contract("weights:WeightStore"),
-        "core.executors": Contract("executors:Executor"),
-        "core.schedulers": Contract(
-            "schedulers:SchedulerPolicy", ("schedulers:AdmissionPolicy", "schedulers:ChunkPolicy")
-        ),
-        "core.structured_output": Contract("structured:StructuredOutputBackend", ("structured:LoadsGrammars",)),
-        "core.drafters": Contract("drafters:Drafter"),
-        "core.participants": Contract("participants:Participant", closed=True),
-        "core.logits": Contract("logits:LogitsProcessor"),
-        "core.stat_sinks": Contract("sinks:StatSink"),
-        "core.io_processors": Contract("io_processors:IOProcessor"),
-        "core.routes": Contract("routes:RoutePlugin"),
-        "core.commands": Contract("commands:Command"),
-        "core.tool_servers": Contract("tool_servers:ToolServerClient"),
-    }
+IMPLEMENTATIONS: Mapping[str, Contract] = MappingProxyType(
+    {kind.group: kind.contract for kind in KINDS.values() if kind.contract is not None}
 )
-"""The contract of a descriptor's `impl`, by kind. Kernels have that of their operation."""
+"""The contract of a descriptor's `impl`, by core's kinds. Kernels have that of their operation."""
 
-PRODUCT = Contract("products:Product", closed=True)
-OWN_PRODUCT = PRODUCT._replace(free=frozenset({"apply"}))
+PRODUCT = Contract("core.api.products:Product", closed=True)
+OWN_PRODUCT = replace(PRODUCT, free=frozenset({"apply"}))
 """A product of an operation whose reference form says what its `apply` is given."""
-
-_KV_MANAGER = Contract("kvspecs:KVManager")
-_FURTHER_HALVES = MappingProxyType(
-    {
-        ("core.kv_connectors", "worker_impl"): Contract("connectors:KVConnectorWorker"),
-        ("core.participants", "worker_impl"): Contract("participants:WorkerParticipant", closed=True),
-        ("core.participants", "front_impl"): Contract("participants:FrontParticipant", closed=True),
-    }
-)
-"""The contracts of what a descriptor names beside its `impl`, by kind and field."""
-_ARGUMENTS = MappingProxyType(
-    {
-        "probe": (),
-        "shape": ("config",),
-        "refine": ("request", "probe"),
-        "forms_of": ("checkpoint",),
-        "check": ("extra_args",),
-        "environment": ("threads",),
-    }
-)
-"""What core calls the functions with that descriptors name."""
 
 
 def check_contract(entry: Entry, descriptor: Descriptor, path: str, loaded: object) -> None:
@@ -120,23 +44,25 @@ def check_contract(entry: Entry, descriptor: Descriptor, path: str, loaded: obje
     Raises:
         PluginError: CORE-P160 with every method that is missing or cannot be called as core calls it.
     """
-    for field, arguments in _ARGUMENTS.items():
-        if getattr(descriptor, field, None) == path:
+    kind = kind_of(entry.group)
+    for field, arguments in kind.calls.items():
+        if path in paths_in(descriptor, field):
             wanted = inspect.Signature([Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in arguments])
             _refuse(entry, path, "its descriptor", list(_against(field, wanted, _signature(loaded))))
-    further = [
-        contract
-        for (group, field), contract in _FURTHER_HALVES.items()
-        if group == entry.group and getattr(descriptor, field, None) == path
-    ]
+    further = [one for field, one in kind.contracts.items() if field != "impl" and path in paths_in(descriptor, field)]
     if further:
         check_object(entry, path, loaded, further[0])
-    elif path in getattr(descriptor, "kv_managers", {}).values():
-        check_object(entry, path, loaded, _KV_MANAGER)
     elif isinstance(descriptor, KernelSpec) and path in (descriptor.impl, descriptor.reference):
         _check_kernel(entry, descriptor, path, loaded)
     elif descriptor.impl == path:
         check_impl(entry, path, loaded, options=descriptor.options is not None)
+
+
+def paths_in(descriptor: Descriptor, field: str) -> tuple[str, ...]:
+    """Return the paths that a field of a descriptor names: one, those of a mapping, or none."""
+    value = getattr(descriptor, field, None)
+    values = value.values() if isinstance(value, Mapping) else (value,)
+    return tuple(path for path in values if isinstance(path, str))  # some kinds have a method of such a name
 
 
 def check_impl(entry: Entry, path: str, loaded: object, *, options: bool = False) -> None:
@@ -145,7 +71,7 @@ def check_impl(entry: Entry, path: str, loaded: object, *, options: bool = False
     Args:
         options: Its descriptor names an options model.
     """
-    contract = IMPLEMENTATIONS.get(entry.group)
+    contract = kind_of(entry.group).contract
     if contract is not None:
         check_object(entry, path, loaded, contract, options=options)
 
@@ -176,7 +102,7 @@ def check_object(entry: Entry, what: str, value: object, contract: Contract, *, 
 
 def takes_options_alone(group: str) -> bool:
     """Whether the implementation of a kind is called with nothing but its plugin's options, if there are any."""
-    contract = IMPLEMENTATIONS.get(group)
+    contract = kind_of(group).contract
     return contract is None or len(_constructor(_protocol(contract.protocol), False).parameters) == 1
 
 
@@ -284,13 +210,20 @@ def _methods(
 def _beyond(base: type, value: object) -> Iterator[str]:
     """Yield what a class has that its base class, which says all that is called, has not."""
     if not isinstance(value, type) or not issubclass(value, base):
-        yield f"it is no subclass of core.api.{base.__name__}"
+        yield f"it is no subclass of {_public(base)}"
         return
     own = {name for kind in value.__mro__ if kind not in base.__mro__ for name in vars(kind)}
     odd = sorted(name for name in own - set(dir(base)) if not name.startswith("_") and callable(getattr(value, name)))
     if odd:
         known = ", ".join(sorted(methods_of(base)))
         yield f"it has {', '.join(odd)}, which nobody calls; methods are {known}, and helpers begin with _"
+
+
+def _public(base: type) -> str:
+    """Return the name under which a plugin imports a base class."""
+    return (
+        f"core.api.{base.__name__}" if base.__module__.startswith("core.api.") else f"{base.__module__}.{base.__name__}"
+    )
 
 
 def _comes_later(value: object, name: str) -> bool:
@@ -328,7 +261,7 @@ def _call(wanted: inspect.Signature, everything: bool) -> tuple[list[str], dict[
 
 def _protocol(name: str) -> type:
     module, _, attribute = name.partition(":")
-    found: type = getattr(import_module(f"core.api.{module}"), attribute)
+    found: type = getattr(import_module(module), attribute)
     return found
 
 

@@ -14,12 +14,12 @@ from importlib.util import find_spec
 from pathlib import PurePath
 from typing import Any, Literal, TypeVar, cast
 
-from core.api.descriptors import DESCRIPTORS, Descriptor
+from core.api.descriptors import Descriptor
 from core.api.errors import CoreError, PluginError
-from core.api.versions import API_VERSIONS, accepts, oldest
+from core.api.kinds import Kind
 from core.plugins.catalog import Entry, duplicate
-from core.plugins.contracts import check_contract
-from core.plugins.kinds import kind_of
+from core.plugins.contracts import check_contract, paths_in
+from core.plugins.kinds import KINDS, kind_of
 from core.signals import SignalExit
 
 T = TypeVar("T")
@@ -85,6 +85,13 @@ def load_descriptors(entries: Sequence[Entry], *, usable: bool = True) -> tuple[
     return candidates, failures
 
 
+def descriptor_of(group: str) -> type[Descriptor]:
+    """Return the class of what entry points of a group name; of a group that is no kind, that of all descriptors."""
+    module, _, name = kind_of(group).descriptor.partition(":")
+    found: type[Descriptor] = getattr(importlib.import_module(module), name) if module else Descriptor
+    return found
+
+
 def load_impl(path: str, entry: Entry) -> Any:
     """Import `package.module:Attribute` on behalf of the plugin `entry`.
 
@@ -103,11 +110,10 @@ def load_impl(path: str, entry: Entry) -> Any:
 
 def objects_of(descriptor: Descriptor) -> list[str]:
     """Return the dotted names of every object that a descriptor names, light ones first, the implementation late."""
-    fields = ("probe", "shape", "refine", "forms_of", "check", "options", "impl", "reference", "worker_impl", "sender")
-    named = [getattr(descriptor, field, None) for field in fields]
-    managers: Mapping[str, str] = getattr(descriptor, "kv_managers", {})
-    # Some kinds have a method of such a name.
-    return [path for path in (*named, *managers.values()) if isinstance(path, str)]
+    kind = kind_of(descriptor.group)
+    further = [field for field in (*kind.names, *kind.contracts) if field != "impl"]
+    fields = dict.fromkeys((*kind.calls, "options", "impl", *further))
+    return [path for field in fields for path in paths_in(descriptor, field)]
 
 
 def instantiate(candidate: Candidate, options: Mapping[str, Any]) -> Any:
@@ -214,16 +220,21 @@ def _manager(entries: Sequence[Entry]) -> tuple[Any, list[LoadFailure]]:
 
 def _check(entry: Entry, loaded: object, *, usable: bool) -> Candidate | LoadFailure:
     """Hold what an entry point gave against the rules of its group."""
-    kind = DESCRIPTORS[entry.group]
-    if not isinstance(loaded, kind):
-        reason = f"{entry.value} is a {type(loaded).__name__}, not a {kind.__name__}"
+    try:
+        expected = descriptor_of(entry.group)
+    except Exception as error:
+        reason = f"what entry points of {entry.group} name cannot be imported: {describe(error)}"
+        return LoadFailure(entry, "CORE-P132", reason)
+    if not isinstance(loaded, expected):
+        reason = f"{entry.value} is a {type(loaded).__name__}, not a {expected.__name__}"
         return LoadFailure(entry, "CORE-P106", reason)
     if loaded.name != entry.name:
         return LoadFailure(
             entry, "CORE-P106", f"its descriptor is named '{loaded.name}', its entry point '{entry.name}'"
         )
-    if not accepts(entry.group, loaded.api):
-        return _outside_window(entry, loaded.api)
+    kind = kind_of(entry.group)
+    if not kind.accepts(loaded.api):
+        return _outside_window(entry, kind, loaded.api)
     if not usable:
         return Candidate(entry, loaded)
     absent = unfound(loaded.imports)
@@ -237,12 +248,13 @@ def _check(entry: Entry, loaded: object, *, usable: bool) -> Candidate | LoadFai
     return Candidate(entry, loaded)
 
 
-def _outside_window(entry: Entry, api: int) -> LoadFailure:
-    first, current = oldest(entry.group), API_VERSIONS[entry.group]
-    label = kind_of(entry.group).label
+def _outside_window(entry: Entry, kind: Kind, api: int) -> LoadFailure:
+    first, current = kind.first_api, kind.api
     window = f"{first} to {current}" if first < current else f"{current}"
-    hint = "Upgrade core." if api > current else f"Upgrade {entry.dist}."
-    return LoadFailure(entry, "CORE-P104", f"it needs {label} API {api}; this core offers {window}", hint)
+    core = entry.group in KINDS
+    hint = f"Upgrade {'core' if core else f'what defines {kind.group}'}." if api > current else f"Upgrade {entry.dist}."
+    offers = f"{'this core' if core else kind.group} offers {window}"
+    return LoadFailure(entry, "CORE-P104", f"it needs {kind.label} API {api}; {offers}", hint)
 
 
 def unfound(imports: Iterable[str]) -> list[str]:

@@ -9,29 +9,37 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from core.api.errors import CoreError, PluginError, RequestError
-from core.plugins.contracts import Contract, misfits_of
+from core.api.kinds import Contract
+from core.plugins.contracts import misfits_of
 from core.plugins.drivers import describe
 
 T = TypeVar("T")
 
 ATTENTION_LAYER = Contract(
-    "attention:AttentionLayer",
-    ("attention:AfterLoad", "attention:TakesScales", "attention:TakesSinks", "attention:StoresRotated"),
+    "core.api.attention:AttentionLayer",
+    (
+        "core.api.attention:AfterLoad",
+        "core.api.attention:TakesScales",
+        "core.api.attention:TakesSinks",
+        "core.api.attention:StoresRotated",
+    ),
 )
-ENCODER_LAYER = Contract("attention:EncoderLayer")
-LATENT_LAYER = Contract("attention:LatentLayer", ("attention:AfterLoad", "attention:TakesPicks"))
-PICKER = Contract("attention:Picker", ("attention:AfterLoad",))
-COMPRESSED_LAYER = Contract("attention:CompressedLayer", ("attention:AfterLoad",))
-COMPILED_GRAMMAR = Contract("structured:CompiledGrammar")
-GRAMMAR_MATCHER = Contract("structured:GrammarMatcher")
-OUTPUT_PARSER = Contract("parsers:OutputParser")
-TOOL_SESSION = Contract("tool_servers:ToolSession")
-GRAPH = Contract("facets:Graph")
-REPLAYABLE = Contract("attention:Replayable")
-QUEUE = Contract("platform:Queue")
-STREAM = Contract("platform:Stream")
-UPLOADS = Contract("platform:Uploads")
-WEIGHT_TENSOR = Contract("weights:WeightTensor")
+ENCODER_LAYER = Contract("core.api.attention:EncoderLayer")
+LATENT_LAYER = Contract(
+    "core.api.attention:LatentLayer", ("core.api.attention:AfterLoad", "core.api.attention:TakesPicks")
+)
+PICKER = Contract("core.api.attention:Picker", ("core.api.attention:AfterLoad",))
+COMPRESSED_LAYER = Contract("core.api.attention:CompressedLayer", ("core.api.attention:AfterLoad",))
+COMPILED_GRAMMAR = Contract("core.api.structured:CompiledGrammar")
+GRAMMAR_MATCHER = Contract("core.api.structured:GrammarMatcher")
+OUTPUT_PARSER = Contract("core.api.parsers:OutputParser")
+TOOL_SESSION = Contract("core.api.tool_servers:ToolSession")
+GRAPH = Contract("core.api.facets:Graph")
+REPLAYABLE = Contract("core.api.attention:Replayable")
+QUEUE = Contract("core.api.platform:Queue")
+STREAM = Contract("core.api.platform:Stream")
+UPLOADS = Contract("core.api.platform:Uploads")
+WEIGHT_TENSOR = Contract("core.api.weights:WeightTensor")
 
 
 class Handed:

@@ -11,7 +11,8 @@ from pathlib import Path
 from string import Template
 
 from core.api.errors import PluginError
-from core.plugins.kinds import KINDS, kind_of
+from core.api.kinds import Kind
+from core.plugins.kinds import every_kind, kind_of
 
 _NAME = re.compile(r"[a-z][a-z0-9]*([_-][a-z0-9]+)*")
 _SUFFIX = ".tmpl"
@@ -43,9 +44,8 @@ def scaffold(group: str, name: str, directory: str | Path) -> Scaffold:
     if not _NAME.fullmatch(name):
         hint = "Use small letters, digits, and single - or _ between them."
         raise PluginError("CORE-P321", f"'{name}' cannot be a plugin's name.", hint=hint)
-    templates = files("core.plugins") / "templates"
-    source = templates / group.removeprefix("core.")
-    if not source.is_dir():
+    source = _templates(kind_of(group))
+    if source is None:
         raise PluginError("CORE-P321", f"there is no template for {kind_of(group).label} ({group}).")
     about = tomllib.loads((source / "about.toml").read_text(encoding="utf-8"))
     words = _words(group, name, about)
@@ -53,7 +53,10 @@ def scaffold(group: str, name: str, directory: str | Path) -> Scaffold:
     if folder.exists():
         raise PluginError("CORE-P321", f"{folder} exists already; nothing was written.", hint="Take another name.")
     try:
-        written = [*_write(templates / _COMMON, folder, words), *_write(source, folder, words)]
+        written = [
+            *_write(files("core.plugins") / "templates" / _COMMON, folder, words),
+            *_write(source, folder, words),
+        ]
     except OSError as error:
         raise PluginError("CORE-P321", f"{folder} cannot be written: {error.strerror or error}.") from error
     return Scaffold(folder, words["dist"], tuple(sorted(written)), words["use"])
@@ -61,8 +64,14 @@ def scaffold(group: str, name: str, directory: str | Path) -> Scaffold:
 
 def template_groups() -> list[str]:
     """Return the groups that have a template, in the order of the kinds."""
-    templates = files("core.plugins") / "templates"
-    return [group for group in KINDS if (templates / group.removeprefix("core.")).is_dir()]
+    return [group for group, kind in every_kind().items() if _templates(kind) is not None]
+
+
+def _templates(kind: Kind) -> Traversable | None:
+    """Return the folder of a kind's templates, or None."""
+    package, _, folder = kind.template.partition(":")
+    found = files(package) / folder if package else None
+    return found if found is not None and found.is_dir() else None
 
 
 def _words(group: str, name: str, about: dict[str, str | list[str]]) -> dict[str, str]:

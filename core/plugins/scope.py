@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from core.api.errors import ConfigError
 from core.plugins.catalog import AllowList, Catalogue
 from core.plugins.files import open_files
-from core.plugins.kinds import KINDS
+from core.plugins.kinds import every_kind
 from core.plugins.plan import PlannedFile
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def limited(select: SelectOptions, catalogue: Catalogue) -> Catalogue:
 def _asked(select: SelectOptions) -> dict[str, tuple[str, ...]]:
     """Return what the selection options name, per group."""
     asked: dict[str, tuple[str, ...]] = {}
-    for group, kind in KINDS.items():
+    for group, kind in every_kind().items():
         values = [getattr(select, option) for option in kind.options]
         texts = [text for value in values for text in ([value] if isinstance(value, str) else value or [])]
         # A kernel is asked for with its operation: OP=NAME.

@@ -7,7 +7,7 @@ from typing import Any
 from core.config.fields import without_secrets
 from core.config.resolved import Options
 from core.plugins.foundation import Derived, Foundation, drivers_of
-from core.plugins.kinds import KERNEL, KV_CONNECTOR, LOGITS, PARTICIPANT, ROUTE, STAT_SINK, STRUCTURED_OUTPUT, kind_of
+from core.plugins.kinds import KERNEL, STRUCTURED_OUTPUT, every_kind, kind_of
 
 
 def options_view(options: Options, base: Foundation, derived: Derived) -> dict[str, dict[str, Any]]:
@@ -19,7 +19,7 @@ def options_view(options: Options, base: Foundation, derived: Derived) -> dict[s
     view["scheduler"].update(max_num_batched_tokens=derived.step_tokens)
     named = [one for one in drivers_of(base, derived) if one.entry.group != KERNEL.group]
     names: dict[str, Any] = {kind.option: one.entry.name for one in named if (kind := kind_of(one.entry.group)).option}
-    for kind in (KV_CONNECTOR, PARTICIPANT, LOGITS, STAT_SINK, ROUTE):
+    for kind in (one for one in every_kind().values() if one.many and one is not KERNEL):
         names[kind.option] = [one.entry.name for one in named if one.entry.group == kind.group]
     grammars = [one.entry.name for one in named if one.entry.group == STRUCTURED_OUTPUT.group]
     if grammars:

@@ -8,6 +8,7 @@ from contextlib import aclosing, contextmanager
 from typing import Any, TypeVar
 
 from core.api.errors import RequestError
+from core.api.kinds import AskChosen, Chosen, Kind, nobody
 from core.api.pooling import Pooled, Pooler, PoolRequest
 from core.api.routes import GeneratedText
 from core.api.sampling import SamplingView
@@ -40,8 +41,9 @@ T = TypeVar("T")
 class ServedClient:
     """The running server, as routes of plugins see it."""
 
-    def __init__(self, state: ServerState, settings: Iterable[str] = ()) -> None:
+    def __init__(self, state: ServerState, settings: Iterable[str] = (), chosen: AskChosen = nobody) -> None:
         self._state = state
+        self._chosen = chosen
         self.settings: Mapping[str, Any] = {name: getattr(state.options.server, name) for name in settings}
         self.operator = ServedOperator(state)
         self._llm = state.llm
@@ -132,6 +134,10 @@ class ServedClient:
                 await rendered(self._state, one, settle, offsets=offsets)
                 for one in generation_requests(request, self._state)
             ]
+
+    def chosen(self, kind: Kind) -> Sequence[Chosen]:
+        """Return the chosen plugins of a kind that a plugin defines. Raises `PluginError`."""
+        return self._chosen(kind)
 
     def check_model(self, name: str | None) -> None:
         """Refuse a model that is not served. Raises `RequestError` 404."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from core.api.descriptors import RouteSpec
 from core.api.errors import CoreError, PluginError
+from core.api.kinds import AskChosen, nobody
 from core.api.routes import EngineClient, RoutePlugin
 from core.api.serving import Dialect
 from core.config.fields import SECRETS
@@ -44,6 +45,7 @@ class RouteTable:
         key_headers: In which clients send keys.
         exposed_headers: Headers of answers that web pages of other origins may read.
         first_requests: Whose they are, and what finds them.
+        chosen: Returns the plan's plugins of a kind that a plugin defines.
     """
 
     routes: list[PluggedRoute] = field(default_factory=list)
@@ -56,6 +58,7 @@ class RouteTable:
     key_headers: set[bytes] = field(default_factory=set)
     exposed_headers: set[str] = field(default_factory=set)
     first_requests: list[tuple[str, FirstRequest]] = field(default_factory=list)
+    chosen: AskChosen = nobody
 
     @classmethod
     def declare(cls, active: ActivePlugins) -> RouteTable:
@@ -64,7 +67,7 @@ class RouteTable:
         Raises:
             PluginError: CORE-P130, a route cannot be; CORE-P108, a plugin raised something else.
         """
-        table = cls()
+        table = cls(chosen=active.chosen)
         for planned, spec in active.specs(GROUP):
             owner = planned.owner
             plugin: RoutePlugin = active.make(planned, planned.options)
@@ -92,7 +95,7 @@ class RouteTable:
         state.client_dialects |= {header: careful(*whose) for header, whose in self.client_dialects.items()}
         for owner, plugin in self.plugins:
             try:
-                plugin.bind(ServedClient(state, self.settings.get(owner, ())))
+                plugin.bind(ServedClient(state, self.settings.get(owner, ()), self.chosen))
                 for layer in self.layers:
                     if layer.owner == owner:
                         layer.bind()
@@ -107,7 +110,7 @@ class RouteTable:
 
         for owner, find in self.first_requests:
             try:
-                found = find(ServedClient(state, self.settings.get(owner, ())))
+                found = find(ServedClient(state, self.settings.get(owner, ()), self.chosen))
             except Exception as error:
                 raise PluginError(
                     "CORE-P108", f"route plugin {owner}: first_request raised {describe(error)}."

@@ -90,7 +90,7 @@ def worker_stages(
         if found.worker_impl is None:
             continue
         own = {name: tap for name, tap in (taps or {}).items() if name in found.taps}
-        setup = WorkerSetup(planned.name, planned.options, caches, pool, vocab_size, block_size, own)
+        setup = WorkerSetup(planned.name, planned.options, caches, pool, vocab_size, block_size, own, active.chosen)
         made = active.guard(
             planned, "the constructor of its worker half", active.load(planned, found.worker_impl), setup
         )

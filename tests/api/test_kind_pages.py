@@ -77,7 +77,7 @@ def _members(protocol):
 
 
 def test_every_kind_has_a_page_and_every_page_a_kind():
-    names = {group.removeprefix("core.") for group in KINDS if group != HOOKS_GROUP} | {"hooks"}
+    names = {group.removeprefix("core.") for group in KINDS if group != HOOKS_GROUP} | {"hooks", "kinds"}
     assert {path.stem for path in PAGES.glob("*.md")} == names | {"README"}
 
 

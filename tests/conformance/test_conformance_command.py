@@ -13,7 +13,7 @@ import pytest
 from core.api.descriptors import DESCRIPTORS
 from core.api.errors import ConfigError
 from core.plugins.catalog import Catalogue, Entry
-from core.plugins.kinds import HOOKS_GROUP
+from core.plugins.kinds import HOOKS_GROUP, KINDS_GROUP
 from core_testing.conformance import Level, Outcome, PluginReport, Report, run
 from core_testing.conformance.kit import jobs, subjects
 from core_testing.conformance.subject import Shared
@@ -231,7 +231,7 @@ def _every_check() -> dict[str, str]:
 
 
 def test_every_kind_has_an_area_of_its_own():
-    assert set(AREAS) == set(DESCRIPTORS) | {HOOKS_GROUP}
+    assert set(AREAS) == set(DESCRIPTORS) | {HOOKS_GROUP, KINDS_GROUP}
 
 
 def test_every_check_has_a_broken_plugin_that_it_catches():

@@ -43,7 +43,7 @@ def _entries(pattern: str) -> list[tuple[str, str, str]]:
     for path in sorted(ROOT.glob(pattern)):
         project = tomllib.loads(path.read_text())["project"]
         for group, entries in project.get("entry-points", {}).items():
-            found += [(group, name, project["name"]) for name in entries if group.startswith("core.")]
+            found += [(group, name, project["name"]) for name in entries if group.startswith(("core.", "acme."))]
     return found
 
 

@@ -6,9 +6,9 @@ import argparse
 import json
 from typing import Any
 
-from core.api.versions import oldest, versions
+from core.api.kinds import Kind
 from core.cli.ui.tables import table
-from core.plugins.kinds import KINDS
+from core.plugins.kinds import every_kind
 
 HEADER = ("kind", "group", "api", "accepted", "tier", "descriptor", "option")
 
@@ -22,7 +22,7 @@ def add(actions: Any) -> None:
 
 def run_api(args: argparse.Namespace) -> int:
     """Print one row for each kind."""
-    rows = [_row(group) for group in KINDS]
+    rows = [_row(kind) for kind in every_kind().values()]
     if args.json:
         print(json.dumps(rows, indent=2))
         return 0
@@ -30,17 +30,14 @@ def run_api(args: argparse.Namespace) -> int:
     return 0
 
 
-def _row(group: str) -> dict[str, Any]:
-    from core.api.descriptors import DESCRIPTORS
-
-    kind, (current, tier) = KINDS[group], versions()[group]
+def _row(kind: Kind) -> dict[str, Any]:
     return {
         "kind": kind.label,
-        "group": group,
-        "api": current,
-        "accepted": [oldest(group), current],
-        "tier": tier,
-        "descriptor": DESCRIPTORS[group].__name__ if group in DESCRIPTORS else "module",
+        "group": kind.group,
+        "api": kind.api,
+        "accepted": [kind.first_api, kind.api],
+        "tier": kind.tier,
+        "descriptor": kind.descriptor.partition(":")[2] or "module",
         "option": kind.flag,
     }
 

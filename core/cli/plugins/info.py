@@ -11,6 +11,7 @@ from core.cli.plugins.naming import named
 from core.cli.plugins.scope import scope_flags, visible
 from core.cli.ui.tables import table
 from core.plugins.catalog import Catalogue, Entry
+from core.plugins.kinds import KINDS_GROUP
 
 if TYPE_CHECKING:
     from core.plugins.drivers import Candidate
@@ -47,11 +48,29 @@ def _facts(catalogue: Catalogue, entry: Entry) -> dict[str, Any]:
     facts = {**rows_of(catalogue.of(entry), entry.group)[0], "entry point": f"{entry.group} {entry.value}"}
     if facts["state"] != "ok":
         return facts
+    if entry.group == KINDS_GROUP:
+        return facts | _definition(entry)
     from core.plugins.drivers import load_descriptors
 
     (candidate,), _ = load_descriptors([entry])
     described = {key: value for key, value in candidate.descriptor.to_dict().items() if key not in _SHOWN}
     return facts | described | _options(candidate)
+
+
+def _definition(entry: Entry) -> dict[str, Any]:
+    """Return what a plugin defines a kind to be."""
+    kind = entry.load()
+    contract = kind.contract
+    return {
+        "summary": kind.summary,
+        "label": kind.label,
+        "accepted": [kind.first_api, kind.api],
+        "descriptor": kind.descriptor,
+        "protocol": contract.protocol if contract else None,
+        "option": kind.flag or None,
+        "template": kind.template or None,
+        "checks": list(kind.checks),
+    }
 
 
 def _options(candidate: Candidate) -> dict[str, Any]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from core.cli.plugins.naming import group_of
 from core.cli.plugins.scope import scope_flags, visible
 from core.cli.ui.tables import table
 from core.plugins.catalog import LEFT_OUT, Catalogue, Entry
-from core.plugins.kinds import HOOKS_GROUP, KINDS, kind_of
+from core.plugins.kinds import HOOKS_GROUP, KINDS_GROUP, every_kind, kind_of
 from core.server.claims import some
 
 HEADER = ("kind", "name", "distribution", "version", "api", "maturity", "state")
@@ -28,7 +29,7 @@ def add(actions: Any) -> None:
 def run_list(args: argparse.Namespace) -> int:
     """Print one row for each installed plugin."""
     catalogue = visible(args)
-    groups = [group_of(args.kind)] if args.kind else [*KINDS, *sorted(set(catalogue.groups()) - set(KINDS))]
+    groups = [group_of(args.kind)] if args.kind else list(dict.fromkeys([*every_kind(), *catalogue.groups()]))
     rows = [row for group in groups for row in rows_of(catalogue, group)]
     if args.json:
         print(json.dumps(rows, indent=2))
@@ -53,7 +54,9 @@ def rows_of(catalogue: Catalogue, group: str) -> list[dict[str, Any]]:
 def _usable_rows(catalogue: Catalogue, group: str) -> list[dict[str, Any]]:
     if group == HOOKS_GROUP:
         return [_row(entry, "not loaded") for entry in catalogue.entries(group)]
-    if group not in KINDS:
+    if group == KINDS_GROUP:
+        return _kind_rows(catalogue.entries(group))
+    if group not in every_kind():
         return [_row(entry, "unknown kind: this core does not use it") for entry in catalogue.entries(group)]
     if not catalogue.entries(group):
         return []
@@ -66,6 +69,19 @@ def _usable_rows(catalogue: Catalogue, group: str) -> list[dict[str, Any]]:
             rows[one.entry]["mounts"] = list(mounts)
     rows |= {one.entry: _row(one.entry, f"{one.state}: {one.reason} ({one.code})") for one in failures}
     return [rows[entry] for entry in catalogue.entries(group)]
+
+
+def _kind_rows(entries: Sequence[Entry]) -> list[dict[str, Any]]:
+    """Return the kinds that plugins define, each with its own API integer."""
+    from core.plugins.defined import read_kinds
+
+    found = read_kinds(entries)
+    failed = {one.entry: f"{one.state}: {one.reason} ({one.code})" for one in found.faults}
+    rows = []
+    for entry in entries:
+        kind = found.kinds.get(entry.name) if entry not in failed else None
+        rows.append(_row(entry, failed.get(entry, "ok"), kind.api if kind else "-"))
+    return rows
 
 
 def _row(entry: Entry, state: str, api: int | str = "-", maturity: str = "-") -> dict[str, Any]:

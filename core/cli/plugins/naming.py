@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from core.api.errors import PluginError
 from core.plugins.catalog import Catalogue, Entry, answers
-from core.plugins.kinds import KINDS
+from core.plugins.kinds import KINDS_GROUP, every_kind, kind_of
 from core.plugins.known import Table, normalise
 from core.suggest import nearest
 
@@ -15,10 +15,11 @@ def group_of(text: str) -> str:
     Raises:
         PluginError: CORE-P101 naming the kinds.
     """
-    for group, kind in KINDS.items():
-        if text in (group, group.removeprefix("core."), kind.label, kind.label.replace(" ", "_"), kind.option):
+    kinds = {**every_kind(), KINDS_GROUP: kind_of(KINDS_GROUP)}
+    for group, kind in kinds.items():
+        if text in (group, group.removeprefix("core."), kind.label, kind.label.replace(" ", "_"), kind.option or group):
             return group
-    names = [group.removeprefix("core.") for group in KINDS]
+    names = [group.removeprefix("core.") for group in kinds]
     hint = nearest(text, names) or f"Kinds: {', '.join(names)}."
     raise PluginError("CORE-P101", f"there is no kind of plugin called '{text}'.", hint=hint)
 

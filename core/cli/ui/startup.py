@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from core.cli.processes.choose import reachable
 from core.cli.ui.tables import clean, table
 from core.logs import tell
-from core.plugins.kinds import KERNEL, KINDS, LOADER, MODEL, PLATFORM, QUANTIZATION, SOURCE
+from core.plugins.kinds import KERNEL, LOADER, MODEL, PLATFORM, QUANTIZATION, SOURCE, every_kind
 from core.plugins.options import shown
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def _model_rows(config: EngineConfig) -> list[Row]:
 
 def _plugin_rows(config: EngineConfig) -> list[Row]:
     rows = []
-    for kind in KINDS.values():
+    for kind in every_kind().values():
         chosen = config.plan.of(kind.group)
         if chosen and kind not in _ELSEWHERE:
             rows.append((kind.label, _names(chosen), _by(any(_asked(config, option) for option in kind.options))))

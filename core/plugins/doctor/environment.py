@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import re
 import sys
 import tomllib
 from collections import defaultdict
@@ -12,8 +13,9 @@ from pathlib import Path
 
 import core
 from core.api.errors import PluginError
-from core.plugins.catalog import Entry, duplicate, entries_of, project_of
+from core.plugins.catalog import Entry, duplicate, entries_of, other_entries_of, project_of
 from core.plugins.doctor.finding import Finding
+from core.plugins.kinds import every_kind
 from core.plugins.known import normalise
 
 Points = dict[tuple[str, str], str]
@@ -28,7 +30,7 @@ def examine_environment(entries: Sequence[Entry], *, all_distributions: bool = T
         findings += [*_installed_twice(name, found), *_stale(found[0])]
     if all_distributions:
         findings += [Finding("error", one.code, one.message.rstrip("."), one.hint) for one in unreadable]
-        findings += _shadowed()
+        findings += [*_shadowed(), *_undefined()]
     return findings
 
 
@@ -51,6 +53,25 @@ def _distributions(names: set[str] | None) -> tuple[dict[str, list[Distribution]
         if wanted is None or name in wanted:
             found[name].append(dist)
     return found, unreadable
+
+
+def _undefined() -> Iterator[Finding]:
+    """Yield entry points that are meant for core, of kinds that nothing here defines."""
+    known = every_kind()
+    for dist in importlib.metadata.distributions():
+        try:
+            others = [entry for entry in other_entries_of(dist) if "." in entry.group and entry.group not in known]
+            meant = others and (entries_of(dist) or any(_is_core(text) for text in dist.requires or ()))
+        except PluginError:
+            continue  # told above
+        for entry in others if meant else ():
+            cause = f"nothing installed defines the kind {entry.group}, so the plugin is never used"
+            remedy = f"Install the plugin that defines it, or uninstall {entry.dist}."
+            yield Finding.of(entry, "note", "CORE-P127", cause, remedy)
+
+
+def _is_core(requirement: str) -> bool:
+    return re.match(r"core(?![\w.-])", requirement) is not None
 
 
 def _duplicates(entries: Iterable[Entry]) -> Iterator[Finding]:

@@ -15,11 +15,13 @@ from core.api.errors import PluginError
 from core.api.patches import Finding
 from core.plugins.catalog import Entry
 from core.plugins.contracts import check_contract
+from core.plugins.defined import read_kinds
+from core.plugins.definition import faults_of
 from core.plugins.doctor.messages import Fault, Job, Report
 from core.plugins.drivers import Candidate, LoadFailure, load_descriptors, load_impl, objects_of
 from core.plugins.files import open_files
 from core.plugins.hooks import Hooks
-from core.plugins.kinds import HOOKS_GROUP
+from core.plugins.kinds import HOOKS_GROUP, KINDS_GROUP
 from core.plugins.options import settled_options
 from core.plugins.platforms import probed
 
@@ -43,6 +45,8 @@ def examine(job: Mapping[str, Any], glance: Glance, caught: Iterable[warnings.Wa
     report.milliseconds, report.heavy = glance.milliseconds, list(glance.heavy)
     if entry.group == HOOKS_GROUP:
         _hooks(entry, report)
+    elif entry.group == KINDS_GROUP:
+        _definition(entry, report)
     elif not report.faults:
         _driver(entry, report)
     report.deprecations = list(dict.fromkeys(_deprecations(entry, caught)))
@@ -64,6 +68,14 @@ def _hooks(entry: Entry, report: Report) -> None:
     hooks = Hooks([entry], options=partial(settled_options, given={}))
     report.faults += [_fault(failure) for failure in hooks.failures]
     report.told = [finding for _, finding in hooks.doctor()]
+
+
+def _definition(entry: Entry, report: Report) -> None:
+    """Look at a kind that a plugin defines, and at what it names."""
+    found = read_kinds([entry])
+    report.faults += [_fault(failure) for failure in found.faults]
+    for kind in found.kinds.values():
+        report.faults += [Fault(code="CORE-P132", reason=reason, hint="") for reason in faults_of(kind)]
 
 
 def _driver(entry: Entry, report: Report) -> None:

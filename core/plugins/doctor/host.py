@@ -19,7 +19,7 @@ from core.plugins.doctor.finding import Finding, Level
 from core.plugins.doctor.messages import Fault, Job, Report
 from core.plugins.doctor.remembered import Remembered
 from core.plugins.drivers import MODULE_ABSENT
-from core.plugins.kinds import HOOKS_GROUP, KINDS
+from core.plugins.kinds import HOOKS_GROUP, KINDS_GROUP, every_kind
 
 MANIFEST_MS = 20.0
 """What a manifest may take, over the import of `core.api`."""
@@ -95,7 +95,7 @@ def _of_file(path: str, code: str, cause: str, remedy: str) -> Finding:
 
 def _examine(entry: Entry, file: str | None, timeout: float) -> tuple[list[Finding], bool]:
     """Return the findings, and whether they hold until the code of the plugin's distribution changes."""
-    if entry.group not in KINDS:
+    if entry.group not in every_kind() and entry.group != KINDS_GROUP:
         cause = f"this core does not know the kind {entry.group}, so the plugin is never used"
         return [Finding.of(entry, "note", "CORE-P127", cause, f"Upgrade core, or uninstall {entry.dist}.")], False
     outcome = _run(Job(path=_import_path(), entry=entry, file=file), timeout)

@@ -17,7 +17,7 @@ import yaml
 
 from core.cli.tree import commands, whole_parser
 from core.config.fields import option_fields
-from core.plugins.kinds import KINDS
+from core.plugins.kinds import KINDS, KINDS_GROUP
 from core.server.auth import PUBLIC_PATHS
 from core.server.health import METRICS
 from core.server.refusals import BY_STATUS, GRAMMAR, REASONS
@@ -60,6 +60,7 @@ FOREIGN = {  # flags of pip, pytest, cmake, node and of this repository's tools;
         "--log-level",
         "--log-format",
         "--tokenizer-revision",
+        "--moderator",  # of the kind that an example defines
     ),
 }
 CLASS = re.compile(r"[A-Z][a-z]+[A-Z]\w*")
@@ -127,7 +128,9 @@ def test_every_module_and_class_that_is_named_exists():
     for page in WRITTEN:
         for name in re.findall(r"`([A-Za-z_][\w.]*)(?:\([^`]*\))?`", prose(page)):
             first, *rest = name.split(".")
-            inside = first == "core" and rest and name not in KINDS and not name.endswith((".toml", ".yaml"))
+            inside = (
+                first == "core" and rest and name not in {*KINDS, KINDS_GROUP} and not name.endswith((".toml", ".yaml"))
+            )
             known = resolves(name) if inside else first in words | FOREIGN_CLASSES or not CLASS.fullmatch(first)
             if not known:
                 wrong.append(f"{page.relative_to(ROOT)}: {name}")
@@ -169,7 +172,7 @@ def test_the_readme_leads_to_every_page_and_names_every_kind_of_plugin():
     assert [page.name for page in (ROOT / "docs" / "plugins").glob("*.md") if page not in linked] == []
     picture = text.partition("## Picture")[2].partition("```")[2].partition("```")[0]
     named = set(re.findall(r"\w+", picture.partition("  plugins ")[2]))
-    assert named == {page.stem for page in (ROOT / "docs" / "plugins" / "kinds").glob("*.md")} - {"README"}
+    assert named == {page.stem for page in (ROOT / "docs" / "plugins" / "kinds").glob("*.md")} - {"README", "kinds"}
 
 
 def test_error_codes_are_sorted_within_their_part():

@@ -88,7 +88,7 @@ def test_an_error_with_a_code_is_its_own():
 def whole(group, **changes):
     """Return a class that fits a kind, and `changes` of its methods."""
     module, _, name = IMPLEMENTATIONS[group].protocol.partition(":")
-    protocol = getattr(import_module(f"core.api.{module}"), name)
+    protocol = getattr(import_module(module), name)
     methods = {**methods_of(protocol), **({"__init__": protocol.__init__} if "__init__" in vars(protocol) else {})}
     bases = (protocol,) if IMPLEMENTATIONS[group].closed else ()
     return type("Odd", bases, {name: one for name, one in {**methods, **changes}.items() if one is not None})

@@ -48,7 +48,7 @@ def test_every_public_name_has_one_place(pages):
 
 def test_every_kind_has_a_page_with_its_descriptor_and_a_link_to_the_guide(pages):
     kinds = {path.stem for path in (ROOT / "docs" / "plugins" / "kinds").glob("*.md")} - {"README"}
-    assert {name.removesuffix(".md") for name in pages} == {*kinds, "README", "core", "shared"}
+    assert {name.removesuffix(".md") for name in pages} == {*kinds, "README", "core", "kinds", "shared"}
     for group, kind in DESCRIPTORS.items():
         page = pages[f"{group.removeprefix('core.')}.md"]
         assert f"## Descriptor entry\n\n### `{kind.__name__}`" in page

@@ -8,6 +8,7 @@ from typing import Any
 from fastapi import FastAPI
 
 from core.api.descriptors import RouteSpec
+from core.api.kinds import AskChosen, nobody
 from core.api.routes import RoutePlugin
 from core.config.resolved import Options
 from core.server.app import create_app
@@ -16,15 +17,21 @@ from core.server.plugged_table import RouteTable
 
 
 def served_app(
-    llm: ServedLLM, options: Options, plugins: Mapping[RouteSpec, RoutePlugin] | None = None, **given: Any
+    llm: ServedLLM,
+    options: Options,
+    plugins: Mapping[RouteSpec, RoutePlugin] | None = None,
+    *,
+    chosen: AskChosen | None = None,
+    **given: Any,
 ) -> FastAPI:
     """Return an application whose route plugins have declared their routes and are bound.
 
     Args:
         plugins: Descriptor -> plugin.
+        chosen: Returns the plugins of a kind that a plugin defines; None: there are none.
         given: As of `create_app`.
     """
-    table = RouteTable()
+    table = RouteTable(chosen=chosen or nobody)
     for spec, plugin in (plugins or {}).items():
         owner = f"'{spec.name}' (tested)"
         plugin.declare(table.registry(spec.name, owner, spec))

@@ -3,6 +3,8 @@
     pytest --core-plugin-conformance=acme-core-parser     # or GROUP:NAME, or NAME; nothing for every plugin
     core_testing.conformance.run("acme-core-parser")      # the same without pytest
 
+Who defines a kind of plugin gives it checks of its own: functions of a `Subject`, gathered by `checks`.
+
 Importing this package imports no torch; the checks of a kind import what they need.
 """
 
@@ -16,7 +18,16 @@ from core_testing.conformance.device_samples import (
     StandInRuntime,
 )
 from core_testing.conformance.kit import run
-from core_testing.conformance.outcome import Level, Outcome
+from core_testing.conformance.outcome import (
+    Check,
+    Failed,
+    Level,
+    NotApplicable,
+    Outcome,
+    Unavailable,
+    checks,
+    require,
+)
 from core_testing.conformance.quantized import quantized_sample
 from core_testing.conformance.report import PluginReport, Report
 from core_testing.conformance.samples import (
@@ -32,14 +43,17 @@ from core_testing.conformance.samples import (
     ToolServerSample,
     TransferSample,
 )
+from core_testing.conformance.subject import Subject
 from core_testing.conformance.tools.grammar_samples import EBNF, LARK
 from core_testing.conformance.tools.hostile_grammars import HOSTILE
 
 __all__ = [
     "AttentionSample",
+    "Check",
     "CheckpointSample",
     "CommandSample",
     "EBNF",
+    "Failed",
     "GrammarSample",
     "HOSTILE",
     "IOSample",
@@ -48,6 +62,7 @@ __all__ = [
     "Level",
     "LogitsSample",
     "ModelSample",
+    "NotApplicable",
     "OptionsSample",
     "Outcome",
     "ParserSample",
@@ -59,8 +74,12 @@ __all__ = [
     "Sample",
     "SourceSample",
     "StandInRuntime",
+    "Subject",
     "ToolServerSample",
     "TransferSample",
+    "Unavailable",
+    "checks",
     "quantized_sample",
+    "require",
     "run",
 ]

@@ -20,7 +20,7 @@ from core.api.errors import ConfigError
 from core.api.verdict import ProbeResult
 from core.plugins.catalog import Catalogue, matches
 from core.plugins.drivers import describe, unfound
-from core.plugins.kinds import KINDS
+from core.plugins.kinds import every_kind
 from core.suggest import nearest
 from core_testing.conformance.device_samples import ReferenceDevice
 from core_testing.conformance.outcome import Check, Failed, Level, NotApplicable, Outcome, Status, Unavailable
@@ -87,7 +87,7 @@ def subjects(selector: str, shared: Shared, catalogue: Catalogue | None = None) 
             f"no installed plugin is called '{selector}', nor a distribution with plugins.",
             hint=nearest(selector.rpartition(":")[2], names) or "See `core plugins list`.",
         )
-    order = list(KINDS)
+    order = list(every_kind())
     found.sort(key=lambda one: (order.index(one.group) if one.group in order else len(order), one))
     shared.entries = found
     return [Subject(entry, installed, shared) for entry in found]
@@ -144,7 +144,7 @@ def _declared(descriptor: Descriptor) -> frozenset[str]:
 def _libraries(subject: Subject) -> list[str]:
     """Return the modules that a plugin is for, and that are not installed."""
     try:
-        return [] if subject.is_hooks else unfound(subject.descriptor.imports)
+        return [] if subject.bare else unfound(subject.descriptor.imports)
     except Failed:  # the checks of its manifest say why
         return []
 
@@ -152,7 +152,7 @@ def _libraries(subject: Subject) -> list[str]:
 def _devices(subject: Subject) -> frozenset[str]:
     """Return the device types on which a plugin must be correct."""
     try:
-        named = frozenset() if subject.is_hooks else _declared(subject.descriptor)
+        named = frozenset() if subject.bare else _declared(subject.descriptor)
     except Failed:  # the checks of its manifest say why
         return frozenset()
     if "*" not in named:

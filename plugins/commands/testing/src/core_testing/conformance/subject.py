@@ -13,11 +13,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from core.api.descriptors import DESCRIPTORS, Descriptor, KernelSpec
+from core.api.descriptors import Descriptor, KernelSpec
 from core.plugins.catalog import Catalogue, Entry
 from core.plugins.contracts import takes_options_alone
-from core.plugins.drivers import describe, load_impl
-from core.plugins.kinds import HOOKS_GROUP
+from core.plugins.drivers import describe, descriptor_of, load_impl
+from core.plugins.kinds import HOOKS_GROUP, KINDS_GROUP
 from core_testing.conformance.outcome import Failed, Unavailable
 from core_testing.conformance.samples import Sample
 
@@ -70,9 +70,9 @@ class Subject:
         return f"{self.entry.group}:{self.entry.name}"
 
     @property
-    def is_hooks(self) -> bool:
-        """Whether it is a hook module, which has no descriptor."""
-        return self.entry.group == HOOKS_GROUP
+    def bare(self) -> bool:
+        """Whether it has no descriptor: a hook module, or a kind that a plugin defines."""
+        return self.entry.group in (HOOKS_GROUP, KINDS_GROUP)
 
     @property
     def package(self) -> str:
@@ -83,7 +83,7 @@ class Subject:
     def descriptor(self) -> Descriptor:
         """The descriptor. Raises `Failed` when the entry point gives none of its group."""
         loaded = self.once("descriptor", self._load)
-        kind = DESCRIPTORS.get(self.entry.group, Descriptor)
+        kind = descriptor_of(self.entry.group)
         if not isinstance(loaded, kind):
             raise Failed(f"{self.entry.value} is a {type(loaded).__name__}, not a {kind.__name__}")
         return loaded

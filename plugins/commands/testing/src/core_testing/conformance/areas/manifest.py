@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from core.api.versions import API_VERSIONS, accepts, oldest
+from core.plugins.kinds import kind_of
 from core_testing.conformance.outcome import Level, checks, require
 from core_testing.conformance.subject import Shared, Subject
 from core_testing.conformance.tools.interpreters import facts_of
@@ -54,9 +54,8 @@ def descriptor_round_trips_through_json(subject: Subject) -> None:
 
 def api_is_in_the_window(subject: Subject) -> None:
     """The descriptor was written for an API integer that this core accepts."""
-    group, api = subject.entry.group, subject.descriptor.api
-    window = f"{oldest(group)} to {API_VERSIONS[group]}"
-    require(accepts(group, api), f"API {api} is stated; this core accepts {window}")
+    kind, api = kind_of(subject.entry.group), subject.descriptor.api
+    require(kind.accepts(api), f"API {api} is stated; this core accepts {kind.first_api} to {kind.api}")
 
 
 def _facts(subject: Subject) -> dict[str, Any]:

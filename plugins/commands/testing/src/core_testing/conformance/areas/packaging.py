@@ -32,10 +32,10 @@ def entry_point_is_named_like_its_descriptor(subject: Subject) -> None:
 
 def requirements_are_met(subject: Subject) -> None:
     """Everything that the descriptor and the distribution require is installed, and can be imported."""
-    own = [] if subject.is_hooks else list(subject.descriptor.requires)
+    own = [] if subject.bare else list(subject.descriptor.requires)
     listed = [text for text in subject.distribution().requires or () if not _of_an_extra(text)]
     missing = [f"{text} ({why})" for text, why in unmet([*own, *listed])]
-    if not subject.is_hooks:
+    if not subject.bare:
         missing += [f"the module {name}" for name in unfound(subject.descriptor.imports)]
     require(not missing, f"not met: {', '.join(missing)}")
 

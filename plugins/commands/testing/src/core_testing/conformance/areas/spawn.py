@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from core.plugins.kinds import kind_of
 from core_testing.conformance.outcome import Level, NotApplicable, checks, require
 from core_testing.conformance.samples import OptionsSample
 from core_testing.conformance.subject import Subject
-from core_testing.conformance.tools.child import TORCH_FREE
 from core_testing.conformance.tools.interpreters import facts_of
 from core_testing.conformance.tools.options import every_options, required
 
@@ -34,7 +34,7 @@ def changes_nobody_elses_code(subject: Subject) -> None:
 
 def runs_without_torch_where_core_does(subject: Subject) -> None:
     """What core imports of it in processes that have no torch (probes, checks, kinds of the host) imports none."""
-    if not TORCH_FREE.get(subject.entry.group):
+    if not kind_of(subject.entry.group).torch_free:
         raise NotApplicable("it is imported in the worker only")
     facts = facts_of(subject, "manifests")["torch_free"]
     if "died" in facts:

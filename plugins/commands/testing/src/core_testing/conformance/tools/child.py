@@ -7,7 +7,6 @@ import os
 import pkgutil
 import sys
 import time
-import types
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
@@ -15,6 +14,7 @@ from typing import Any
 
 from core.plugins.catalog import Catalogue, Entry
 from core.plugins.drivers import objects_of
+from core.plugins.kinds import kind_of
 from core_testing.conformance.tools import child_tasks
 from core_testing.conformance.tools.child_tasks import Facts, error_told, load, without_torch
 from core_testing.conformance.tools.guard import Guard, deny_system_files
@@ -29,36 +29,6 @@ _NO_TORCH = (
     "core.server",
     "core.tokenizer",
 )
-TORCH_FREE: Mapping[str, tuple[str, ...]] = types.MappingProxyType(
-    {
-        "core.platforms": ("probe",),
-        "core.attention_backends": ("refine",),
-        "core.quantization": ("refine",),
-        "core.models": ("shape",),
-        "core.logits": ("check",),
-        **dict.fromkeys(
-            (
-                "core.model_sources",
-                "core.weight_loaders",
-                "core.executors",
-                "core.schedulers",
-                "core.tool_parsers",
-                "core.kv_connectors",
-                "core.structured_output",
-                "core.drafters",
-                "core.participants",
-                "core.stat_sinks",
-                "core.io_processors",
-                "core.routes",
-                "core.commands",
-                "core.tool_servers",
-            ),
-            ("impl",),
-        ),
-    }
-)
-"""Group -> what of its descriptors core imports in processes that have no torch."""
-
 _TORCH = ("core.layers", "core.ops", "core.worker")
 
 
@@ -141,7 +111,7 @@ def _probe(descriptor: Any) -> Facts | None:
 def _torch_free(entry: Entry) -> Facts:
     with without_torch() as facts:
         descriptor = entry.load()
-        for field in TORCH_FREE.get(entry.group, ()):
+        for field in kind_of(entry.group).torch_free:
             if isinstance(path := getattr(descriptor, field, None), str):
                 load(path)
     return facts
@@ -174,12 +144,14 @@ def _implementation(entry: Entry, packages: tuple[str, ...]) -> Facts:
 def _enter(entry: Entry) -> Any:
     """Replay a plan of this one plugin and return its implementation, or the hooks' module."""
     from core.plugins.boot import enter
-    from core.plugins.kinds import HOOKS_GROUP
+    from core.plugins.kinds import HOOKS_GROUP, KINDS_GROUP
     from core.plugins.plan import PlannedPlugin, PluginPlan
 
     fields = {name: getattr(entry, name) for name in ("group", "name", "dist", "version", "value")}
     if entry.group == HOOKS_GROUP:
         enter(PluginPlan(hooks=(PlannedPlugin(**fields, api=1),)))
+        return entry.load()
+    if entry.group == KINDS_GROUP:
         return entry.load()
     descriptor = entry.load()
     planned = PlannedPlugin(**fields, api=descriptor.api)

@@ -1,0 +1,16 @@
+"""The kind `core.commands`: further sub-commands."""
+
+from __future__ import annotations
+
+from core.api.kinds import Contract, Kind
+
+COMMAND = Kind(
+    group="core.commands",
+    label="command",
+    summary="further sub-commands",
+    descriptor="core.api.descriptors:CommandSpec",
+    contracts={"impl": Contract("core.api.commands:Command")},
+    torch_free=("impl",),
+    template="core.plugins:templates/commands",
+    checks=("commands",),
+)

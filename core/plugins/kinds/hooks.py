@@ -1,0 +1,13 @@
+"""The kind `core.plugins`: behaviours at moments."""
+
+from __future__ import annotations
+
+from core.api.kinds import Kind
+
+HOOKS = Kind(
+    group="core.plugins",
+    label="hook plugin",
+    summary="behaviours at moments",
+    template="core.plugins:templates/plugins",
+    checks=("hooks",),
+)

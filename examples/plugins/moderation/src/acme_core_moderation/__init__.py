@@ -1,0 +1,1 @@
+"""Moderators: a kind of plugin, and the routes that ask them."""

@@ -1,0 +1,1 @@
+"""A moderator that objects to words."""

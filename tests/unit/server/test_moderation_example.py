@@ -1,0 +1,78 @@
+"""A kind that a plugin defines, at work: moderators refuse requests before the model sees them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from core.api import Chosen
+from core_testing.served import served_app
+
+EXAMPLES = Path(__file__).parents[3] / "examples" / "plugins"
+CHAT = "/v1/chat/completions"
+
+
+@pytest.fixture
+def moderated(monkeypatch, llm, options, app_of):
+    """`moderated(words, ...)`: the application with the example's routes, and moderators with these lists of words."""
+    for name in ("moderation", "word_list"):
+        monkeypatch.syspath_prepend(str(EXAMPLES / name / "src"))
+    before = set(sys.modules)
+    from acme_core_moderation.manifest import MODERATION
+    from acme_core_moderation.routes import ModerationRoutes
+    from acme_core_words.manifest import WORDS
+    from acme_core_words.words import Words
+    from core_plugin_openai.manifest import OPENAI
+    from core_plugin_openai.routes import OpenAIRoutes
+
+    def make(*lists):
+        asked = []
+
+        def chosen(kind):
+            asked.append(kind.group)
+            return [Chosen("words", "'words' (acme 1.0)", WORDS, Words({"words": words})) for words in lists]
+
+        plugins = {OPENAI: OpenAIRoutes({}), MODERATION: ModerationRoutes({})}
+        app = served_app(llm, options(), plugins, chosen=chosen)
+        assert asked == ["acme.moderators"]
+        return app
+
+    yield make
+    for name in set(sys.modules) - before:
+        if name.startswith("acme_core_"):
+            del sys.modules[name]
+
+
+def ask(text):
+    return {"model": "acme/tiny", "messages": [{"role": "user", "content": text}]}
+
+
+@pytest.fixture
+def client():
+    from fastapi.testclient import TestClient
+
+    return TestClient
+
+
+def test_a_request_is_refused_before_it_is_generated(moderated, client, llm):
+    api = client(moderated(["heist"], ["bank"]))
+    refused = api.post(CHAT, json=ask("Plan a heist."))
+    assert refused.status_code == 400 and "it has a word that is not allowed here" in refused.json()["error"]["message"]
+    assert refused.json()["error"]["code"] == "content_policy"
+    assert api.post(CHAT, json=ask("My bank?")).status_code == 400 and llm.requests == []
+    assert api.post(CHAT, json=ask("Hello")).status_code == 200 and len(llm.requests) == 1
+
+
+def test_texts_can_be_judged_alone(moderated, client):
+    api = client(moderated(["heist"]))
+    answer = api.post("/v1/moderations", json={"input": ["a heist", "a walk"]}).json()
+    assert [one["flagged"] for one in answer["results"]] == [True, False]
+    assert answer["results"][0]["category_scores"] == {"word-list": 1.0}
+
+
+def test_where_none_is_chosen_nothing_stands_in_the_way(moderated, client):
+    api = client(moderated())
+    assert api.post(CHAT, json=ask("Plan a heist.")).status_code == 200
+    assert api.post("/v1/moderations", json={"input": "heist"}).json()["results"][0]["flagged"] is False
