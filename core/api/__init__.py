@@ -137,7 +137,7 @@ if TYPE_CHECKING:
     from core.api.requests import MAX_USER, Caller, Reject, RequestDraft, RequestPatch, key_id
     from core.api.rotary import RopeConfig, rope_config
     from core.api.routes import EngineClient, GeneratedText, RoutePlugin, RouteRegistry, RouteRequest, RouteResponse
-    from core.api.sampling import SamplingView
+    from core.api.sampling import SAMPLING_FIELDS, SamplingField, SamplingView
     from core.api.schedulers import AdmissionPolicy, ChunkPolicy, RequestView, SchedulerPolicy, SchedulerState
     from core.api.serving import (
         Answer,
@@ -258,7 +258,7 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
         "requests": "MAX_USER Caller Reject RequestDraft RequestPatch key_id",
         "rotary": "rope_config RopeConfig",
         "routes": "EngineClient GeneratedText RoutePlugin RouteRegistry RouteRequest RouteResponse",
-        "sampling": "SamplingView",
+        "sampling": "SAMPLING_FIELDS SamplingField SamplingView",
         "schedulers": "AdmissionPolicy ChunkPolicy RequestView SchedulerPolicy SchedulerState",
         "serving": (
             "Answer AnswerRequest ChatRequest Delta Dialect Finish Job Outlet Prompt Reply TextRequest Timings "
@@ -477,6 +477,8 @@ __all__ = [
     "Routing",
     "RouteSpec",
     "SampledStep",
+    "SAMPLING_FIELDS",
+    "SamplingField",
     "SamplingView",
     "SchedulerPolicy",
     "SchedulerPolicySpec",
