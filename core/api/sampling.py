@@ -41,12 +41,13 @@ class SamplingField(Record):
         name: What it is called in `core.SamplingParams` (a plugin's: in its `extra_args`), in the bodies of HTTP APIs
             and, with hyphens, as a flag. An identifier in lower case.
         type: What its values are. `number` (finite), `integer` and `boolean` are those that a plugin may declare.
-            Core has `texts` (or a single one), `tokens` (ids), `biases` (by token id) and `object` besides.
+            Core has `texts`, `tokens` (ids), `biases` (by token id) and `object` besides.
         meaning: What it does, in one sentence, with its unit.
         default: Holds where nobody says anything: a plugin's has no effect then. None: nothing holds.
         optional: None is a value of it beside its default, such as no limit.
         low, high: The range of a number, both included; None leaves that side open.
         above_low: `low` is no value of it itself.
+        single: One text stands for a list of it.
         most: Most entries of a list or an object.
         from_model: The `generation_config.json` of a model may say it for requests that do not.
         flag: `core chat`, `core run` and `core complete` have a flag for it.
@@ -65,6 +66,7 @@ class SamplingField(Record):
     low: int | float | None = None
     high: int | float | None = None
     above_low: bool = False
+    single: bool = False
     most: int | None = None
     from_model: bool = False
     flag: bool = False
@@ -181,6 +183,7 @@ _TABLE = (
         name="stop",
         type="texts",
         meaning="Ends the answer, and is cut from it unless `include_stop_str_in_output`.",
+        single=True,
         most=MAX_STOPS,
         flag=True,
     ),
