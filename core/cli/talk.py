@@ -93,6 +93,7 @@ def add_flags(parser: argparse.ArgumentParser, quick_help: str) -> None:
     for field in SAMPLING_FIELDS.values():
         if field.flag and field.name != _SEED:
             _add_sampling_flag(parser, field)
+    parser.set_defaults(further_sampling=())
     parser.add_argument("--stats", action="store_true", help="Print tokens and speed after each answer.")
 
 
