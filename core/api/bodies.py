@@ -11,7 +11,8 @@ from pydantic_core import PydanticCustomError
 
 from core.api.errors import RequestError
 from core.api.record import EMPTY
-from core.api.sampling import MAX_TOKENS, SAMPLING_FIELDS, SamplingField
+from core.api.sampling import MAX_TOKENS, SamplingField
+from core.api.sampling_table import SAMPLING_FIELDS
 
 MAX_MESSAGES = 16384
 """Most messages, and blocks of a message, of one conversation."""

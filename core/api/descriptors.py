@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from core.api.kernels import DimRule, KernelRequest, check_kernel, kernel_faults
 from core.api.record import EMPTY, Between, Record
-from core.api.sampling import SAMPLING_FIELDS, SamplingField
+from core.api.sampling import SamplingField
+from core.api.sampling_table import SAMPLING_FIELDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

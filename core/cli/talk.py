@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from core.api.descriptors import LogitsSpec
-from core.api.sampling import SAMPLING_FIELDS, SamplingField
+from core.api.sampling import SamplingField
+from core.api.sampling_table import SAMPLING_FIELDS
 from core.cli.processes.choose import DEFAULT_URL, server_url
 from core.cli.ui.answer import View, open_view
 from core.cli.ui.echo import echo_off

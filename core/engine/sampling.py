@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 
 from core.api.errors import RequestError
-from core.api.sampling import MAX_TOKEN_LIST, MAX_TOKENS, SAMPLING_FIELDS, SamplingField
+from core.api.sampling import MAX_TOKEN_LIST, MAX_TOKENS, SamplingField
+from core.api.sampling_table import SAMPLING_FIELDS
 from core.engine.participants.grammars import Grammar as Grammar
 from core.engine.participants.grammars import Thinking as Thinking
 from core.engine.participants.grammars import structured_output

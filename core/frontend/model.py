@@ -11,7 +11,8 @@ from typing import Any, NoReturn, Protocol
 from core.api.errors import CheckpointError, ConfigError, RequestError
 from core.api.io_processors import IOContext
 from core.api.requests import Caller
-from core.api.sampling import FROM_MODEL, SamplingField
+from core.api.sampling import SamplingField
+from core.api.sampling_table import FROM_MODEL
 from core.api.tokenizer import Tokenizer, extras_of
 from core.api.weights import CheckpointInfo, CheckpointReader
 from core.config.resolved import EngineConfig

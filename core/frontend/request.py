@@ -9,7 +9,7 @@ from typing import Any
 
 from core.api.errors import RequestError
 from core.api.requests import Caller
-from core.api.sampling import FROM_MODEL
+from core.api.sampling_table import FROM_MODEL
 from core.engine.sampling import SamplingParams
 from core.frontend.beams.outputs import BeamRules
 from core.frontend.caller import NOBODY

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from core.api.errors import ConfigError
-from core.api.sampling import SAMPLING_FIELDS, fields_of
+from core.api.sampling_table import SAMPLING_FIELDS, fields_of
 from core.cli.bench import plot
 
 ENDPOINTS: Mapping[str, str] = MappingProxyType(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from core.api.descriptors import ModelSpec
 from core.api.errors import CoreError
-from core.api.sampling import FROM_MODEL
+from core.api.sampling_table import FROM_MODEL
 from core.api.tokenizer import Tokenizer, extras_of
 from core.api.weights import CheckpointInfo, CheckpointReader, ModelFiles
 from core.cli.models.files import sizes_of

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from core.api.sampling import fields_of
+from core.api.sampling_table import fields_of
 from core.engine.sampling import SamplingParams
 from core.worker.sampling.batch import Feature, SampleBatch
 from core.worker.transfers import Transfers

@@ -7,7 +7,7 @@ from typing import Any
 
 from core.api import EngineClient
 from core.api.bodies import invalid
-from core.api.sampling import fields_of
+from core.api.sampling_table import fields_of
 from core_plugin_openai.protocol import PLUGIN_FIELDS, ChatBody, CompletionBody, GenerationBody, SharedFields
 from core_plugin_openai.structured import requested_form
 

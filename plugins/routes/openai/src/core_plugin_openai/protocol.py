@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from core.api.bodies import MAX_MESSAGES, MAX_TOOLS, Body, BodyPart, Priority, Salt, SamplingBody, TokenId, up_to
-from core.api.sampling import SAMPLING_FIELDS
+from core.api.sampling_table import SAMPLING_FIELDS
 from core_plugin_openai.structured import StructuredFields
 
 MAX_TEXT_IDS = 2**20
