@@ -72,7 +72,11 @@ PAGES = (
     _page("tool_servers", "Tool servers", "tool_servers", "ToolSession"),
     _page("commands", "Commands", "commands"),
     _page("hooks", "Hooks", "hooks requests patches"),
-    _page("shared", "Shared by all kinds", "descriptors record errors verdict tokenizer sampling versions deprecation"),
+    _page(
+        "shared",
+        "Shared by all kinds",
+        "descriptors record errors verdict tokenizer sampling sampling_table versions deprecation",
+    ),
 )
 """Pages of `core.api`. The names of a module that is new need a place here; further names of a module have one."""
 
