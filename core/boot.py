@@ -60,6 +60,7 @@ from core.plugins.pooling import keeps_blocks
 from core.plugins.presets import preset_of, require_presets, switched
 from core.plugins.quantization import choose_quantization, stored_forms
 from core.plugins.report import SelectionReport
+from core.plugins.sampling import check_fields
 from core.plugins.scope import open_scope
 from core.plugins.select import Selector
 from core.plugins.stores import access_of
@@ -269,6 +270,7 @@ class Resolver:
         routes = [*self._automatic_routes(), *select.route]
         for kind, names in ((LOGITS, select.logits_processor), (STAT_SINK, select.stat_sink), (ROUTE, routes)):
             chosen += [self.selector.choose(kind, name) for name in dict.fromkeys(names)]
+        check_fields(chosen)
         return chosen + choose_of_defined(self.selector, select)
 
     def _automatic_routes(self) -> list[str]:

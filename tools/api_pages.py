@@ -63,7 +63,7 @@ PAGES = (
     _page("structured_output", "Structured output", "structured", "CompiledGrammar GrammarMatcher PortableGrammar"),
     _page("drafters", "Drafters", "drafters"),
     _page("participants", "Participants", "participants", "StagedRequest"),
-    _page("executors", "Executors", "executors"),
+    _page("executors", "Executors", "executors steps"),
     _page("schedulers", "Scheduling policies", "schedulers"),
     _page("logits", "Logits processors", "logits"),
     _page("stat_sinks", "Stat sinks", "sinks"),
@@ -73,7 +73,11 @@ PAGES = (
     _page("commands", "Commands", "commands"),
     _page("hooks", "Hooks", "hooks requests patches"),
     _page("kinds", "Kinds", "kinds"),
-    _page("shared", "Shared by all kinds", "descriptors record errors verdict tokenizer sampling versions deprecation"),
+    _page(
+        "shared",
+        "Shared by all kinds",
+        "descriptors record errors verdict tokenizer sampling sampling_table versions deprecation wire folders",
+    ),
 )
 """Pages of `core.api`. The names of a module that is new need a place here; further names of a module have one."""
 

@@ -153,9 +153,17 @@ def _members(owner: ast.ClassDef) -> Iterator[Member]:
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
             kind = ast.unparse(node.annotation)
             if not kind.startswith("ClassVar") and not node.target.id.startswith("_"):
-                yield Member(node.target.id, "field", _plain(kind), _default(node.value))
+                doc = _meaning(node.target.id) if owner.name == "SamplingParams" else ""
+                yield Member(node.target.id, "field", _plain(kind), _default(node.value), doc=doc)
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and _is_public(node.name):
             yield _method(node)
+
+
+def _meaning(parameter: str) -> str:
+    """Return what the table of sampling parameters says of one; empty for those that its class alone has."""
+    from core.api.sampling_table import SAMPLING_FIELDS
+
+    return SAMPLING_FIELDS[parameter].meaning if parameter in SAMPLING_FIELDS else ""
 
 
 def _is_public(method: str) -> bool:

@@ -140,7 +140,8 @@ if TYPE_CHECKING:
     from core.api.requests import MAX_USER, Caller, Reject, RequestDraft, RequestPatch, key_id
     from core.api.rotary import RopeConfig, rope_config
     from core.api.routes import EngineClient, GeneratedText, RoutePlugin, RouteRegistry, RouteRequest, RouteResponse
-    from core.api.sampling import SamplingView
+    from core.api.sampling import SamplingField, SamplingView
+    from core.api.sampling_table import SAMPLING_FIELDS
     from core.api.schedulers import AdmissionPolicy, ChunkPolicy, RequestView, SchedulerPolicy, SchedulerState
     from core.api.serving import (
         Answer,
@@ -264,7 +265,8 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
         "requests": "MAX_USER Caller Reject RequestDraft RequestPatch key_id",
         "rotary": "rope_config RopeConfig",
         "routes": "EngineClient GeneratedText RoutePlugin RouteRegistry RouteRequest RouteResponse",
-        "sampling": "SamplingView",
+        "sampling": "SamplingField SamplingView",
+        "sampling_table": "SAMPLING_FIELDS",
         "schedulers": "AdmissionPolicy ChunkPolicy RequestView SchedulerPolicy SchedulerState",
         "serving": (
             "Answer AnswerRequest ChatRequest Delta Dialect Finish Job Outlet Prompt Reply TextRequest Timings "
@@ -503,6 +505,8 @@ __all__ = [
     "Routing",
     "RouteSpec",
     "SampledStep",
+    "SAMPLING_FIELDS",
+    "SamplingField",
     "SamplingView",
     "SchedulerPolicy",
     "SchedulerPolicySpec",

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
 from core.api.errors import RequestError
+from core.api.record import EMPTY
+from core.api.sampling import MAX_TOKENS, SamplingField
+from core.api.sampling_table import SAMPLING_FIELDS
 
 MAX_MESSAGES = 16384
 """Most messages, and blocks of a message, of one conversation."""
@@ -72,6 +76,65 @@ class Body(BodyPart):
     def harmless(cls, name: str, fields: Mapping[str, Any]) -> bool:
         """Whether a refused field asks for nothing, as it was sent."""
         return not fields[name]
+
+
+TokenId = Annotated[int, Field(ge=0, le=MAX_TOKENS)]
+TokenKey = Annotated[int, Field(strict=False, ge=0, le=MAX_TOKENS)]
+
+_TYPES: Mapping[str, Any] = MappingProxyType(
+    {"number": float, "integer": int, "boolean": bool, "object": dict[str, Any]}
+)
+
+
+class SamplingBody(BaseModel):
+    """A body, or a part of one, with parameters of `SAMPLING_FIELDS` under their own names.
+
+    Named in the class statement they are fields as any other, None where they are not said; their ranges are checked
+    with the request, whoever the front end is:
+
+        class Options(BodyPart, SamplingBody, fields=("temperature", "top_p")):
+            num_predict: int | None = None
+
+    Attributes:
+        sampling_names: Those that it has.
+    """
+
+    sampling_names: ClassVar[tuple[str, ...]] = ()
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
+
+    def __init_subclass__(cls, *, fields: Collection[str] = (), **more: Any) -> None:
+        """Add the fields, before pydantic looks at the class. Raises `KeyError` for names that the table lacks."""
+        super().__init_subclass__(**more)
+        cls.__annotations__ = {**{name: body_type(SAMPLING_FIELDS[name]) for name in fields}, **cls.__annotations__}
+        for name in fields:
+            setattr(cls, name, None)
+        cls.sampling_names = (*cls.sampling_names, *fields)
+
+    def sampling(self, sent: Mapping[str, Any] = EMPTY, further: Collection[str] = ()) -> dict[str, Any]:
+        """Return what it says of sampling, as `ChatRequest.sampling` takes it.
+
+        Args:
+            sent: The object as it was sent.
+            further: Parameters of plugins (`EngineClient.plugin_fields`), which are taken from there: core checks them.
+        """
+        said = {name: getattr(self, name) for name in self.sampling_names}
+        fields = type(self).model_fields
+        return said | {name: sent[name] for name in further if name in sent and name not in fields}
+
+
+def body_type(field: SamplingField) -> Any:
+    """Return the annotation of a body's field for a sampling parameter, whose range is left to core's check."""
+    if field.type == "biases":
+        return Annotated[dict[TokenKey, float], few(field.most or 0)] | None
+    if field.type == "tokens":
+        return Annotated[list[TokenId], up_to(field.most or 0)] | None
+    if field.type == "texts":
+        texts = Annotated[list[str], up_to(field.most or 0)]
+        return str | texts | None if field.single else texts | None
+    return _TYPES[field.type] | None
 
 
 def invalid(param: str, why: str, *, code: str | None = None) -> RequestError:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from core.api.kernels import DimRule, KernelRequest, check_kernel, kernel_faults
 from core.api.record import EMPTY, Between, Record
+from core.api.sampling import SamplingField
+from core.api.sampling_table import SAMPLING_FIELDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -379,7 +381,11 @@ class LogitsSpec(Descriptor):
     """A logits processor. `impl` is a `LogitsProcessor`.
 
     Attributes:
-        args: Names of a request's `extra_args` that it reads; others are refused if no processor reads them.
+        fields: Sampling parameters that it adds: numbers and truth values with a default that has no effect. Requests
+            say them by their names, in bodies of HTTP APIs, in `extra_args` and as flags; core checks their types and
+            ranges, and gives them to the processor as `LogitsContext.numbers`.
+        args: Names of a request's `extra_args` that it reads besides, which may be any plain data; others are refused
+            if no processor reads them.
         check: Dotted path of a torch-free `(extra_args: Mapping) -> None` that raises `ValueError` for arguments it
             cannot use; the request is then refused before the engine sees it.
         drafts: `apply` goes by `output_counts` and the token pool, so that it may be asked for several positions of a
@@ -388,9 +394,22 @@ class LogitsSpec(Descriptor):
 
     group: ClassVar[str] = "core.logits"
 
+    fields: tuple[SamplingField, ...] = ()
     args: tuple[str, ...] = ()
     check: str | None = None
     drafts: bool = False
+
+    def _faults(self) -> Iterable[str]:
+        for one in self.fields:
+            if not one.simple or one.default is None:
+                yield f"fields: {one.name} is no number or truth value with a default"
+            if one.op is not None:
+                yield f"fields: {one.name} is a row of core's operation {one.op}; a plugin's is one of its own"
+            if one.name in SAMPLING_FIELDS:
+                yield f"fields: {one.name} is a sampling parameter of core"
+        names = [*(one.name for one in self.fields), *self.args]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            yield f"fields: {', '.join(twice)} is there twice"
 
 
 class StatSinkSpec(Descriptor):

@@ -24,6 +24,8 @@ class LogitsContext:
         max_rows: Rows are numbered `0 .. max_rows - 1`; a request keeps its row for life.
         tokens: `(max_rows, max_model_len + 1)` int32 on the device: prompt, then output tokens of every row. Read only.
         options: The plugin's own options.
+        numbers: Name of a field of `LogitsSpec.fields` -> `(max_rows,)` float64 on the host: what each row's request
+            says of it, checked, else its default; a truth value is 0 or 1. Filled before `admit` is asked. Read only.
     """
 
     device: torch.device
@@ -31,6 +33,7 @@ class LogitsContext:
     max_rows: int
     tokens: Tensor
     options: Mapping[str, Any] = field(default_factory=dict)
+    numbers: Mapping[str, np.ndarray] = field(default_factory=dict)
 
 
 class LogitsProcessor(Protocol):
@@ -50,6 +53,9 @@ class LogitsProcessor(Protocol):
 
         A request may come with output already, from an engine that was started again: `output_counts` is then not 0
         when it is first asked about, and `LogitsContext.tokens` has the tokens.
+
+        A processor with `LogitsSpec.fields` is asked only about requests that set one of them to something else than
+        its default, or that have one of its `args`.
 
         Args:
             prompt: `(prompt,)` int32 token ids.

@@ -7,7 +7,7 @@ models.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from types import MappingProxyType, NoneType, UnionType
 from typing import (
@@ -41,8 +41,9 @@ class Between(NamedTuple):
 class Record:
     """Base of frozen data with keyword arguments only, made by its annotations as a dataclass is.
 
-    Fields may be `str`, `int`, `float`, `bool`, `Literal`, records, `tuple[X, ...]`, `frozenset[X]`, `Mapping[K, V]`
-    and `X | None`. Lists and sets become what the annotation says, mappings are copied; nothing else is converted.
+    Fields may be `str`, `int`, `float`, `bool`, `Literal`, records, `tuple[X, ...]`, `frozenset[X]`, `Mapping[K, V]`,
+    `X | None` and unions of plain types, as `int | float`. Lists and sets become what the annotation says, mappings are
+    copied; nothing else is converted.
 
     Raises:
         TypeError: A field is missing or unknown.
@@ -106,8 +107,10 @@ def _settled(hint: Any, value: Any) -> Any:
     if origin is Annotated:
         return _bounded(_settled(inner[0], value), inner[1])
     if origin in (Union, UnionType):
-        (wanted,) = (member for member in inner if member is not NoneType)
-        return None if value is None else _settled(wanted, value)
+        wanted = [member for member in inner if member is not NoneType]
+        if value is None and len(wanted) < len(inner):
+            return None
+        return _settled(wanted[0], value) if len(wanted) == 1 else _one_of(wanted, value)
     if origin is Literal:
         if not any(value == choice and type(value) is type(choice) for choice in inner):
             raise ValueError(f"{value!r} is none of {', '.join(map(repr, inner))}")
@@ -131,6 +134,12 @@ def _single(kind: type, value: Any) -> Any:
     # A bool is an int to Python, but a slip in a descriptor.
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         raise ValueError(f"{value!r} is a {type(value).__name__}, not a {kind.__name__}")
+    return value
+
+
+def _one_of(kinds: Sequence[type], value: Any) -> Any:
+    if type(value) not in kinds:
+        raise ValueError(f"{value!r} is a {type(value).__name__}, not a {' or '.join(kind.__name__ for kind in kinds)}")
     return value
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from core.api.middleware import Layer
     from core.api.operator import Operator
     from core.api.pooling import Pooled, Pooler, PoolRequest
-    from core.api.sampling import SamplingView
+    from core.api.sampling import SamplingField, SamplingView
     from core.api.serving import Answer, ChatRequest, Dialect, Reply, TextRequest
     from core.api.sinks import EngineStats
     from core.api.tokenizer import Tokenizer
@@ -198,6 +198,8 @@ class EngineClient(Protocol):
         template_variables: Names in `template_args` that have an effect, `tools` and `documents` among them; None where
             nobody knows.
         defaults: Sampling parameters that hold where a request says nothing, by name.
+        plugin_fields: Sampling parameters that plugins of the engine declare, by name: `sampling` of a request takes
+            them as it takes those of `SAMPLING_FIELDS`.
         settings: Values of the server's options that the descriptor names.
         tool_servers: Those that may be spoken to; None if there are none.
         operator: What whoever runs the server sees and does, for routes of the scope `admin`.
@@ -236,6 +238,9 @@ class EngineClient(Protocol):
 
     @property
     def defaults(self) -> Mapping[str, Any]: ...
+
+    @property
+    def plugin_fields(self) -> Mapping[str, SamplingField]: ...
 
     @property
     def settings(self) -> Mapping[str, Any]: ...

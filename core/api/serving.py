@@ -59,8 +59,8 @@ class AnswerRequest:
     """How a prompt is answered; what there is to answer is in `ChatRequest` and `TextRequest`.
 
     Attributes:
-        sampling: Sampling parameters by the names of `core.SamplingParams`; None is not said, and the server's defaults
-            hold then.
+        sampling: Sampling parameters by the names of `core.SamplingParams`, and of `EngineClient.plugin_fields`; None
+            is not said, and the server's defaults hold then.
         structured: What the text must be, by the fields of `structured_outputs`: `json` (a schema), `json_object`, ...
         beams: Search for the `n` most likely sequences instead of sampling them; its `length_penalty` and
             `early_stopping`, as far as they are said. None: sample.

@@ -27,6 +27,7 @@ def register(subparsers: Any) -> None:
     )
     talk.add_source_flags(parser)
     add_chat_flags(parser)
+    parser.fill_later(talk.add_plugin_flags)
     parser.set_defaults(run=run)
 
 

@@ -23,6 +23,7 @@ def register(subparsers: Any) -> None:
     )
     talk.add_source_flags(parser)
     talk.add_flags(parser, "Complete one text, print the result, and end.")
+    parser.fill_later(talk.add_plugin_flags)
     parser.set_defaults(run=run)
 
 

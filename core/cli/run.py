@@ -20,6 +20,7 @@ def register(subparsers: Any) -> None:
     )
     chat.add_chat_flags(parser)
     add_engine_flags(parser, positional_model=True)
+    parser.fill_later(talk.add_plugin_flags)
     parser.set_defaults(run=run)
 
 

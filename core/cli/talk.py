@@ -7,14 +7,21 @@ import os
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from core.api.descriptors import LogitsSpec
+from core.api.sampling import SamplingField
+from core.api.sampling_table import SAMPLING_FIELDS
 from core.cli.processes.choose import DEFAULT_URL, server_url
 from core.cli.ui.answer import View, open_view
 from core.cli.ui.echo import echo_off
 from core.cli.ui.lines import readable
 from core.config.flags import Given
+from core.plugins.catalog import Catalogue
+from core.plugins.drivers import load_descriptors
+from core.plugins.kinds import LOGITS
 
 if TYPE_CHECKING:
     from core.cli.client import Delta
@@ -23,7 +30,8 @@ STDIN = "-"
 INTERRUPTED = 130
 """Exit status of a command that Ctrl-C ended."""
 
-_SAMPLING = ("max_tokens", "temperature", "top_p", "top_k", "min_p", "repetition_penalty", "stop", "seed")
+_SEED = "seed"
+"""Has a flag wherever answers come from, and one of the engine's where the model runs for the command alone."""
 
 
 class Source(Protocol):
@@ -77,31 +85,45 @@ def add_source_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--ca", metavar="FILE", help="Authority of an https server's certificate, in PEM form. [SSL_CERT_FILE]"
     )
-    parser.add_argument("--seed", type=int, metavar="N", help="Makes the answer reproducible.")
+    _add_sampling_flag(parser, SAMPLING_FIELDS[_SEED])
 
 
 def add_flags(parser: argparse.ArgumentParser, quick_help: str) -> None:
     """Add the flags of sampling and showing."""
     parser.add_argument("-q", "--quick", metavar="TEXT", help=f"{quick_help} - takes all of standard input.")
-    parser.add_argument("--max-tokens", type=int, metavar="N", help="Longest answer, in tokens.")
-    parser.add_argument("--temperature", type=float, metavar="X", help="0 takes the most likely token.")
-    parser.add_argument(
-        "--top-p", type=float, metavar="X", help="Sample from the tokens that make up this probability."
-    )
-    parser.add_argument("--top-k", type=int, metavar="N", help="Sample from this many of the most likely tokens.")
-    parser.add_argument(
-        "--min-p", type=float, metavar="X", help="Least probability, as a share of the most likely token's."
-    )
-    parser.add_argument(
-        "--repetition-penalty", type=float, metavar="X", help="Above 1: words that were there are less likely."
-    )
-    parser.add_argument("--stop", metavar="TEXT", action="append", help="Ends the answer. Repeatable.")
+    for field in SAMPLING_FIELDS.values():
+        if field.flag and field.name != _SEED:
+            _add_sampling_flag(parser, field)
+    parser.set_defaults(further_sampling=())
     parser.add_argument("--stats", action="store_true", help="Print tokens and speed after each answer.")
+
+
+def add_plugin_flags(parser: argparse.ArgumentParser) -> None:
+    """Add flags of the sampling parameters that installed logits processors declare, behind those of the command."""
+    added = []
+    for candidate in load_descriptors(Catalogue.scan().entries(LOGITS.group), usable=False)[0]:
+        for field in candidate.spec(LogitsSpec).fields:
+            with suppress(argparse.ArgumentError):  # the command has such a flag, or another processor
+                _add_sampling_flag(parser, field, f" With the logits processor '{candidate.descriptor.name}'.")
+                added.append(field.name)
+    parser.set_defaults(further_sampling=added)
+
+
+def _add_sampling_flag(parser: argparse.ArgumentParser, field: SamplingField, more: str = "") -> None:
+    flag, said = f"--{field.name.replace('_', '-')}", field.meaning.replace("`", "").replace("%", "%%") + more
+    if field.type == "boolean":
+        parser.add_argument(flag, action=argparse.BooleanOptionalAction, default=None, help=said)
+    elif field.type == "texts":
+        parser.add_argument(flag, metavar="TEXT", action="append", help=f"{said} Repeatable.")
+    else:
+        kind, metavar = (int, "N") if field.type == "integer" else (float, "X")
+        parser.add_argument(flag, type=kind, metavar=metavar, help=said)
 
 
 def sampling(args: argparse.Namespace) -> dict[str, Any]:
     """Return the sampling parameters that were given."""
-    return {name: getattr(args, name) for name in _SAMPLING if getattr(args, name, None) is not None}
+    names = [*(one.name for one in SAMPLING_FIELDS.values() if one.flag), *args.further_sampling]
+    return {name: getattr(args, name) for name in names if getattr(args, name, None) is not None}
 
 
 def quick_text(args: argparse.Namespace) -> str | None:

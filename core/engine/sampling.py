@@ -1,22 +1,22 @@
-"""Sampling parameters: the one place where their limits are checked, whoever the front end is."""
+"""Sampling parameters: the one place where the limits of the table are checked, whoever the front end is."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
 from core.api.errors import RequestError
-from core.api.sampling import MAX_BAD_WORDS, MAX_LOGPROBS, MAX_STOPS, MAX_TOKEN_LIST, MAX_TOKENS
+from core.api.sampling import MAX_TOKEN_LIST, MAX_TOKENS, SamplingField
+from core.api.sampling_table import SAMPLING_FIELDS
 from core.engine.participants.grammars import Grammar as Grammar
 from core.engine.participants.grammars import Thinking as Thinking
 from core.engine.participants.grammars import structured_output
 from core.engine.repetition import RepetitionDetection as RepetitionDetection
 from core.engine.repetition import repetition_of
 
-MAX_N = 128
 MAX_STOP_CHARS = 1024
 MAX_EXTRA_ARGS = 64
 
@@ -24,38 +24,18 @@ MAX_EXTRA_ARGS = 64
 class SamplingParams(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
     """How the tokens of one request are chosen and when it stops.
 
+    What a front end may say too is a row of `core.api.SAMPLING_FIELDS`, with its meaning, range and default; here it
+    has the type that Python's users see.
+
     Attributes:
-        n: Sequences to generate from the prompt.
-        temperature: 0 is greedy.
-        top_k: Keep the k most likely tokens; 0 or -1 keeps all.
-        top_p: Keep the smallest set of tokens whose probability reaches p, in (0, 1].
-        min_p: Drop tokens less likely than `min_p` times the most likely one, in [0, 1].
-        repetition_penalty: Over prompt and output, > 0; 1 is off.
-        presence_penalty, frequency_penalty: Over the output, in [-2, 2].
-        logit_bias: Token id -> added to its logit, in [-100, 100].
-        allowed_token_ids: When given, no other token is ever sampled.
-        bad_words: Texts that must not appear; the front end turns them into `bad_token_ids`.
-        bad_token_ids: Token sequences whose last token is never sampled after the others.
-        min_tokens: No end-of-sequence or stop token before this many, under `ignore_eos` too.
-        max_tokens: At most this many; None means up to the model's length.
-        stop: Texts that end the output (and are cut from it unless `include_stop_str_in_output`).
-        include_stop_str_in_output: Leave the stop text that ended the output in it.
-        stop_token_ids: Ids that end the output.
-        ignore_eos: Go on after end-of-sequence tokens; they may be sampled once there are `min_tokens`.
-        seed: Makes the row reproducible whatever else is in the batch.
-        logprobs: Return the sampled token's log-probability and this many alternatives; None returns nothing.
-        logprob_token_ids: Return the log-probabilities of these tokens and of the sampled one, and of no others:
-            `logprobs` becomes their number.
-        prompt_logprobs: Like `logprobs`, for the prompt's tokens.
-        skip_special_tokens: Leave special tokens out of the text.
+        bad_token_ids: Token sequences whose last token is never sampled after the others; the front end makes them of
+            `bad_words`.
         detokenize: False returns token ids only.
-        extra_args: Arguments for plugins (logits processors), by name; plain data.
+        extra_args: Arguments for plugins, by name; plain data. What a logits processor declares as its field is one of
+            them: which processors there are is the engine's to know, and these parameters are made without one.
         grammar: Constrains the output; needs a structured-output backend. A mapping stands for what
             `structured_output` makes of it: `{"json": schema}`, `{"choice": ["a", "b"]}`.
-        thinking_token_budget: Tokens of thinking after which the thinking is ended, those that the prompt holds of a
-            thought it opens among them; None (or -1) leaves the end to the model.
-        thinking: Where the thinking is that the budget is for; None: as the model's tokenizer marks it.
-        repetition_detection: Ends an output that repeats itself; a mapping stands for its fields.
+        thinking: Where the thinking is that `thinking_token_budget` is for; None: as the model's tokenizer marks it.
 
     Raises:
         RequestError: A value is outside its range; `param` names the field.
@@ -119,31 +99,17 @@ class SamplingParams(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=Tr
         return msgspec.structs.replace(self, **changes)
 
     def _check_numbers(self) -> None:
-        _integer("n", self.n, 1, MAX_N)
-        _real("temperature", self.temperature, 0.0, 100.0)
-        _integer("top_k", self.top_k, -1, MAX_TOKENS)
-        _real("top_p", self.top_p, 0.0, 1.0, open_low=True)
-        _real("min_p", self.min_p, 0.0, 1.0)
-        _real("repetition_penalty", self.repetition_penalty, 0.01, 100.0)
-        _real("presence_penalty", self.presence_penalty, -2.0, 2.0)
-        _real("frequency_penalty", self.frequency_penalty, -2.0, 2.0)
-        _integer("min_tokens", self.min_tokens, 0, MAX_TOKENS)
-        _integer("max_tokens", self.max_tokens, 1, MAX_TOKENS)
-        _integer("seed", self.seed, -(2**63), 2**63 - 1)
-        _integer("logprobs", self.logprobs, 0, MAX_LOGPROBS)
-        _integer("prompt_logprobs", self.prompt_logprobs, 0, MAX_LOGPROBS)
-        _integer("thinking_token_budget", self.thinking_token_budget, 0, MAX_TOKENS)
+        for name, default, types, low, high, check in _NUMBERS:
+            value = getattr(self, name)
+            # The very object of the default, where nobody said anything; the field's own check is slower, and says why.
+            if value is not default and not (type(value) in types and low <= value <= high):
+                check(value)
 
     def _check_lists(self) -> None:
-        for name, limit in (
-            ("stop", MAX_STOPS),
-            ("stop_token_ids", MAX_TOKEN_LIST),
-            ("bad_words", MAX_BAD_WORDS),
-            ("bad_token_ids", MAX_TOKEN_LIST),
-            ("logprob_token_ids", MAX_LOGPROBS),
-        ):
-            if len(getattr(self, name) or ()) > limit:
-                raise RequestError(f"{name} has {len(getattr(self, name))} entries; at most {limit}", param=name)
+        for name, limit in _LISTS:
+            given = getattr(self, name)
+            if given and len(given) > limit:
+                raise RequestError(f"{name} has {len(given)} entries; at most {limit}", param=name)
         for text in self.stop:
             if not isinstance(text, str) or not 0 < len(text) <= MAX_STOP_CHARS:
                 raise RequestError(f"each stop text must have 1 to {MAX_STOP_CHARS} characters", param="stop")
@@ -151,7 +117,8 @@ class SamplingParams(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=Tr
             if not isinstance(word, str) or not word:
                 raise RequestError("each bad word must be a text that is not empty", param="bad_words")
         for token in self.stop_token_ids:
-            _integer("stop_token_ids", token, 0, MAX_TOKENS)
+            if type(token) is not int or not 0 <= token <= MAX_TOKENS:
+                _TOKEN.check(token)
         self._check_bias()
         self._check_extra()
         if self.allowed_token_ids is not None and not self.allowed_token_ids:
@@ -167,24 +134,32 @@ class SamplingParams(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=Tr
     def _check_bias(self) -> None:
         if self.logit_bias is None:
             return
-        if not isinstance(self.logit_bias, Mapping) or len(self.logit_bias) > MAX_TOKEN_LIST:
-            raise RequestError(f"logit_bias must map at most {MAX_TOKEN_LIST} token ids", param="logit_bias")
+        most = SAMPLING_FIELDS["logit_bias"].most or 0
+        if not isinstance(self.logit_bias, Mapping) or len(self.logit_bias) > most:
+            raise RequestError(f"logit_bias must map at most {most} token ids", param="logit_bias")
         for value in self.logit_bias.values():
-            _real("logit_bias", value, -100.0, 100.0)
+            _BIAS.check(value)
 
 
-def _integer(name: str, value: object, low: int, high: int) -> None:
-    if value is None:
-        return
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise RequestError(f"{name} must be an integer, got {value!r}", param=name)
-    if not low <= value <= high:
-        raise RequestError(f"{name} must be between {low} and {high}, got {value}", param=name)
+_Number = tuple[str, object, tuple[type, ...], float, float, Callable[[object], None]]
+"""A number of the table as it is checked: its name, default, types, least and greatest value, and its own check."""
 
 
-def _real(name: str, value: object, low: float, high: float, *, open_low: bool = False) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        raise RequestError(f"{name} must be a finite number, got {value!r}", param=name)
-    if not low <= value <= high or (open_low and value == low):
-        bracket = "(" if open_low else "["
-        raise RequestError(f"{name} must be in {bracket}{low:g}, {high:g}], got {value!r}", param=name)
+def _numbers() -> Iterator[_Number]:
+    defaults = dict(zip(SamplingParams.__struct_fields__, SamplingParams.__struct_defaults__, strict=True))
+    for name, one in SAMPLING_FIELDS.items():
+        if one.type not in ("number", "integer"):
+            continue
+        low, high = -math.inf if one.low is None else one.low, math.inf if one.high is None else one.high
+        types = (int,) if one.type == "integer" else (float, int)
+        yield name, defaults[name], types, math.nextafter(low, high) if one.above_low else low, high, one.check
+
+
+_NUMBERS = tuple(_numbers())
+_LISTS = (
+    *((one.name, one.most) for one in SAMPLING_FIELDS.values() if one.type in ("texts", "tokens") and one.most),
+    ("bad_token_ids", MAX_TOKEN_LIST),
+)
+_TOKEN = SamplingField(name="stop_token_ids", type="integer", meaning="One of them.", low=0, high=MAX_TOKENS)
+_BIAS = SAMPLING_FIELDS["logit_bias"].replace(type="number")
+"""One of its values."""

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
+from types import MappingProxyType
 from typing import Any, NoReturn, Protocol
 
 from core.api.errors import CheckpointError, ConfigError, RequestError
 from core.api.io_processors import IOContext
 from core.api.requests import Caller
+from core.api.sampling import SamplingField
+from core.api.sampling_table import FROM_MODEL
 from core.api.tokenizer import Tokenizer, extras_of
 from core.api.weights import CheckpointInfo, CheckpointReader
 from core.config.resolved import EngineConfig
@@ -32,9 +35,6 @@ _NO_PARAMS = SamplingParams(max_tokens=1)
 
 MAX_REQUEST_TEMPLATE = 2**16
 """Characters of a template that a request may bring: to compile one takes its time."""
-
-SAMPLING_DEFAULTS = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
-"""Keys of `generation_config.json` that requests are answered with."""
 
 
 class Resolved(Protocol):
@@ -74,7 +74,7 @@ class FrontModel:
         if config.pooling is not None:
             self.pooling = PoolingModel(self.name, config.pooling, self.inputs, config.shape.hidden_size)
         self.data_pooling = None if self.pooling is None else self._data_pooling(self.pooling)
-        self.default_params = default_params(config.checkpoint)
+        self.default_params = default_params(config.checkpoint, self.plugins.fields)
         self._template_args = config.options.model.default_chat_template_kwargs
         _check_defaults(self._template_args)
         self._templates = TemplateSet(
@@ -247,10 +247,20 @@ def _check_defaults(given: Mapping[str, Any]) -> None:
         raise ConfigError("CORE-C136", f"{message}.", hint="Check --default-chat-template-kwargs.") from None
 
 
-def default_params(checkpoint: CheckpointInfo) -> SamplingParams:
-    """Return the sampling defaults that the model's makers give, as far as they name any and they are in range."""
-    given = {name: checkpoint.generation_config.get(name) for name in SAMPLING_DEFAULTS}
+def default_params(
+    checkpoint: CheckpointInfo, fields: Mapping[str, SamplingField] = MappingProxyType({})
+) -> SamplingParams:
+    """Return the sampling defaults that the model's makers give, as far as they name any and they are in range.
+
+    Args:
+        fields: Those that plugins declare.
+    """
+    told = checkpoint.generation_config
+    given = {name: told[name] for name in FROM_MODEL if told.get(name) is not None}
+    extra = {name: told[name] for name, one in fields.items() if one.from_model and told.get(name) is not None}
     try:
-        return SamplingParams(**{name: value for name, value in given.items() if value is not None})
+        for name, value in extra.items():
+            fields[name].check(value)
+        return SamplingParams(**given, extra_args=extra or None)
     except RequestError:
         return SamplingParams()

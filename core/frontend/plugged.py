@@ -10,6 +10,7 @@ from core.api.descriptors import LogitsSpec, StructuredOutputSpec
 from core.api.errors import RequestError
 from core.api.io_processors import IOContext, IOProcessor
 from core.api.requests import Caller, Reject, RequestDraft, RequestPatch
+from core.api.sampling import SamplingField
 from core.api.sinks import StatSink
 from core.engine.sampling import SamplingParams
 from core.frontend.halves import FrontHalves
@@ -30,6 +31,7 @@ class FrontPlugins:
 
     Attributes:
         sinks: Receivers of figures.
+        fields: Sampling parameters that logits processors declare, by name.
         grammars: Kinds of grammar that a backend compiles.
         halves: Front halves of participants.
     """
@@ -44,6 +46,7 @@ class FrontPlugins:
         self._hooks = active.hooks if active and active.hooks.has("core_request") else None
         self.halves = FrontHalves(active)
         logits = [cast(LogitsSpec, spec) for _, spec in active.specs(ARGUMENTS)] if active else []
+        self.fields: Mapping[str, SamplingField] = {one.name: one for spec in logits for one in spec.fields}
         self._arguments = frozenset(name for spec in logits for name in spec.args) | self.halves.args
         self._checks = _checks(active) if active else []
         backends = [cast(StructuredOutputSpec, spec) for _, spec in active.specs(GRAMMARS)] if active else []
@@ -88,9 +91,12 @@ class FrontPlugins:
         return cast(SamplingParams, answer.params), answer.priority
 
     def _check_arguments(self, given: Mapping[str, Any]) -> None:
-        unknown = sorted(set(given) - self._arguments)
+        for name in self.fields.keys() & given.keys():
+            self.fields[name].check(given[name])
+        known_here = self._arguments | self.fields.keys()
+        unknown = sorted(given.keys() - known_here)
         if unknown:
-            known = f"known: {', '.join(sorted(self._arguments))}" if self._arguments else "there is none"
+            known = f"known: {', '.join(sorted(known_here))}" if known_here else "there is none"
             text = f"extra_args: no plugin here reads '{unknown[0]:.40}'; {known}"
             raise RequestError(text, param="extra_args", code="unsupported_parameter")
         for check in self._checks:

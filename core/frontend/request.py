@@ -9,6 +9,7 @@ from typing import Any
 
 from core.api.errors import RequestError
 from core.api.requests import Caller
+from core.api.sampling_table import FROM_MODEL
 from core.engine.sampling import SamplingParams
 from core.frontend.beams.outputs import BeamRules
 from core.frontend.caller import NOBODY
@@ -19,7 +20,7 @@ MAX_SALT = 256
 MAX_REQUEST_ID = 128
 _PRIORITIES = range(-(2**31), 2**31)
 _REQUEST_ID = re.compile(r"[!-~]+")
-_FROM_MODEL = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
+_OWN = frozenset(SamplingParams.__struct_fields__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +112,8 @@ def sampling_params(fields: Mapping[str, Any], defaults: Mapping[str, Any], max_
     """Return the parameters that a front end's fields give.
 
     Args:
-        fields: By the names of `SamplingParams`; None means that the client did not say.
+        fields: By the names of `SamplingParams`, and of what plugins declare (`LogitsSpec.fields`), which become
+            `extra_args`; None means that the client did not say.
         defaults: Used where the client did not say (`model_defaults`).
 
     Raises:
@@ -119,7 +121,12 @@ def sampling_params(fields: Mapping[str, Any], defaults: Mapping[str, Any], max_
     """
     given = {name: value for name, value in fields.items() if value is not None}
     unsaid = {name: None for name in ("max_tokens",) if name in fields and fields[name] is None}
-    params = SamplingParams(**{**defaults, **unsaid, **given})
+    said = {**defaults, **unsaid, **given}
+    if further := said.keys() - _OWN:
+        own = {name: said.pop(name) for name in further}
+        asked = {name: own[name] for name in further & given.keys()}
+        said["extra_args"] = {**own, **(said.get("extra_args") or {}), **asked}
+    params = SamplingParams(**said)
     if params.min_tokens > max_model_len:
         raise RequestError(
             f"min_tokens ({params.min_tokens}) is greater than the model's length ({max_model_len})", param="min_tokens"
@@ -128,8 +135,8 @@ def sampling_params(fields: Mapping[str, Any], defaults: Mapping[str, Any], max_
 
 
 def model_defaults(params: SamplingParams) -> dict[str, Any]:
-    """Return what a model's makers recommend where a request says nothing."""
-    return {name: getattr(params, name) for name in _FROM_MODEL}
+    """Return what a model's makers recommend where a request says nothing, of plugins' fields too."""
+    return {**{name: getattr(params, name) for name in FROM_MODEL}, **(params.extra_args or {})}
 
 
 class spelling:  # noqa: N801 - read as a verb; a class costs a third of a generator, and requests pass a dozen

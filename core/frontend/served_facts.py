@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from core.api.errors import EngineError
+from core.api.sampling import SamplingField
 from core.api.tokenizer import Tokenizer
 from core.config.resolved import EngineConfig
 from core.engine.sampling import SamplingParams
@@ -30,6 +33,11 @@ class ServedFacts:
     def grammar_kinds(self) -> frozenset[str]:
         """Kinds of grammar that the engine knows."""
         return self.model.plugins.grammars
+
+    @property
+    def plugin_fields(self) -> Mapping[str, SamplingField]:
+        """Sampling parameters that plugins of the engine declare, by name."""
+        return self.model.plugins.fields
 
     @property
     def model_name(self) -> str:

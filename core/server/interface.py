@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from core.api.errors import EngineError
 from core.api.io_processors import IORequest
 from core.api.operator import PauseMode
 from core.api.requests import Caller
+from core.api.sampling import SamplingField
 from core.api.tokenizer import Tokenizer
 from core.config.resolved import EngineConfig
 from core.engine.messages import Stats
@@ -33,6 +34,7 @@ class ServedLLM(Protocol):
         template_variables: Names that the model's chat template reads; None where nobody knows.
         template_names: The model's own chat templates, which requests may choose by name.
         grammar_kinds: Kinds of grammar that the engine knows; None where nobody knows.
+        plugin_fields: Sampling parameters that plugins of the engine declare, by name.
         pooling: What makes vectors of prompts; None if the model generates.
         stats: Latest counters and gauges of the engine.
         healthy: Whether the engine lives and moves on.
@@ -64,6 +66,9 @@ class ServedLLM(Protocol):
 
     @property
     def grammar_kinds(self) -> frozenset[str] | None: ...
+
+    @property
+    def plugin_fields(self) -> Mapping[str, SamplingField]: ...
 
     @property
     def pooling(self) -> PoolingModel | None: ...

@@ -11,14 +11,14 @@ from core.api.errors import RequestError
 from core.api.kinds import AskChosen, Chosen, Kind, nobody
 from core.api.pooling import Pooled, Pooler, PoolRequest
 from core.api.routes import GeneratedText
-from core.api.sampling import SamplingView
+from core.api.sampling import SamplingField, SamplingView
 from core.api.serving import ChatRequest, TextRequest
 from core.api.sinks import EngineStats
 from core.api.tokenizer import Tokenizer
 from core.api.tool_servers import ToolServers
 from core.engine.sampling import SamplingParams
 from core.frontend.pooling.model import does_not_generate
-from core.frontend.request import GenerationRequest
+from core.frontend.request import GenerationRequest, sampling_params
 from core.frontend.sinks import engine_stats
 from core.server.account import note_error
 from core.server.caller import caller_of
@@ -101,6 +101,11 @@ class ServedClient:
         """Sampling parameters that hold where a request says nothing."""
         return self._state.defaults
 
+    @property
+    def plugin_fields(self) -> Mapping[str, SamplingField]:
+        """Sampling parameters that plugins of the engine declare."""
+        return self._llm.plugin_fields
+
     # -- generations -----------------------------------------------------------------------------------------------
 
     async def open(
@@ -160,7 +165,7 @@ class ServedClient:
         self, prompt: str | Sequence[int], params: SamplingView | None = None
     ) -> AsyncIterator[GeneratedText]:
         """Yield what a generation has given so far. Raises `RequestError`."""
-        chosen = params if isinstance(params, SamplingParams) else SamplingParams(**self._state.defaults)
+        chosen = params if isinstance(params, SamplingParams) else self._unsaid()
         asked, text = prompt if isinstance(prompt, str) else list(prompt), ""
         ids: tuple[int, ...] = ()
         with self._state.lifecycle.counted(), self._asking():
@@ -171,6 +176,9 @@ class ServedClient:
                     for first in [one for one in output.outputs if one.index == 0]:
                         text, ids = text + first.text, (*ids, *first.token_ids)
                         yield GeneratedText(text, ids, first.finish_reason)
+
+    def _unsaid(self) -> SamplingParams:
+        return sampling_params({}, self._state.defaults, self.max_model_len)
 
     # -- vectors ---------------------------------------------------------------------------------------------------
 

@@ -162,3 +162,81 @@ def test_a_processor_that_reads_arguments_needs_samples(processor):
 def test_a_processor_that_no_sample_concerns_is_not_shown_to_be_correct(processor):
     report = processor(admit="return False").report("manifest", "logits")
     assert report.level == Level.L0 and "no request of its samples concerns it" in str(report.not_run[0])
+
+
+# -- sampling parameters of its own ------------------------------------------------------------------------------------
+
+DECLARED = """
+from core.api import LogitsSpec, SamplingField
+
+FIELD = SamplingField(name="push", type="number", meaning="Lowers token 3.", default=0.0, low=0.0, high=8.0)
+SPEC = LogitsSpec(name="broken", impl="PKG.processor:Processor", api=1, summary="s", fields=(FIELD,))
+"""
+
+PUSHING = """
+class Processor:
+    is_argmax_invariant = False
+
+    def __init__(self, ctx):
+        self.push = ctx.numbers["push"]
+
+    def admit(self, row, params, prompt):
+        return {admit}
+
+    def release(self, row): ...
+
+    def apply(self, logits, rows, output_counts):
+        for line, push in zip(logits, self.push[rows].tolist(), strict=True):
+            if len(line) > 3:
+                line[3] -= {by}
+"""
+
+PUSHES = """
+from core_testing.conformance import LogitsSample
+
+def samples():
+    yield LogitsSample("some", {"push": 2.5})
+    yield LogitsSample("most", {"push": 8})
+"""
+
+
+@pytest.fixture
+def pushing(make_plugin):
+    def make(admit: str = "True", by: str = "push", samples: str = PUSHES):
+        modules = {"manifest": DECLARED, "processor": PUSHING.format(admit=admit, by=by), "conformance": samples}
+        return make_plugin("core.logits", modules)
+
+    return make
+
+
+@pytest.mark.parametrize("admit", ["True", "bool(self.push[row] > 0)"])
+def test_a_processor_with_parameters_of_its_own_passes(pushing, admit):
+    report = pushing(admit).report("manifest", "logits", "spawn")
+    assert (report.failures, report.level) == ([], Level.L1)
+
+
+@pytest.mark.parametrize(
+    ("by", "told"),
+    [("push + 1", "at their defaults"), ("float('nan') if push == 0 else push", "at their defaults")],
+)
+def test_a_default_that_has_an_effect_is_caught(pushing, by, told):
+    failing = pushing(by=by).failing("logits")
+    assert set(failing) == {"fields_are_as_declared"} and told in failing["fields_are_as_declared"]
+
+
+def test_an_end_of_the_range_that_breaks_logits_is_caught(pushing):
+    broken = "(float('inf') if push == 8 else push); line[:] = line[3] if push == 8 else line"
+    failing = pushing(by=broken, samples=PUSHES.replace('"push": 8', '"push": 7')).failing("logits")
+    assert set(failing) == {"fields_are_as_declared"} and "push = 8.0, an end of" in failing["fields_are_as_declared"]
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        ('{"push": 9}', r"'some': push must be in [0, 8], got 9"),
+        ('{"pull": 1}', "'some' uses pull, which the descriptor's args and fields lack"),
+    ],
+)
+def test_samples_that_core_would_refuse_are_caught(pushing, args, told):
+    failing = pushing(samples=PUSHES.replace('{"push": 2.5}', args)).failing("logits")
+    assert told in failing["samples_are_accepted"]

@@ -10,13 +10,15 @@ from types import MappingProxyType
 from typing import Any
 
 from core.api.errors import ConfigError
+from core.api.sampling_table import SAMPLING_FIELDS, fields_of
 from core.cli.bench import plot
 
 ENDPOINTS: Mapping[str, str] = MappingProxyType(
     {"openai": "/v1/completions", "vllm": "/v1/completions", "openai-chat": "/v1/chat/completions"}
 )
 DATASETS = ("random", "prefix_repetition", "sharegpt", "custom")
-SAMPLING = ("temperature", "top_p", "top_k", "min_p", "frequency_penalty", "presence_penalty", "repetition_penalty")
+SAMPLING = tuple(one.name for one in (*fields_of("draw"), *fields_of("penalize")))
+_KINDS: Mapping[str, type] = MappingProxyType({"integer": int, "number": float})
 _IGNORED = ("--trust-remote-code", "--skip-tokenizer-init", "--no-oversample")
 
 
@@ -61,7 +63,7 @@ def _requests(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--ignore-eos", action="store_true", help="Generate the full output length.")
     group.add_argument("--logprobs", type=int, metavar="N", help="Log probabilities per token.")
     for name in SAMPLING:
-        group.add_argument(_flag(name), type=int if name == "top_k" else float, metavar="X", help="Sampling.")
+        group.add_argument(_flag(name), type=_KINDS[SAMPLING_FIELDS[name].type], metavar="X", help="Sampling.")
     group.set_defaults(temperature=0.0)
     group.add_argument("--request-id-prefix", default="", metavar="TEXT", help="Send X-Request-Id: TEXT and a number.")
     group.add_argument("--request-timeout", type=float, default=6 * 3600.0, metavar="S", help="Seconds per request.")

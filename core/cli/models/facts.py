@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from core.api.descriptors import ModelSpec
 from core.api.errors import CoreError
+from core.api.sampling_table import FROM_MODEL
 from core.api.tokenizer import Tokenizer, extras_of
 from core.api.weights import CheckpointInfo, CheckpointReader, ModelFiles
 from core.cli.models.files import sizes_of
 from core.config.resolved import SelectOptions
-from core.frontend.model import SAMPLING_DEFAULTS
 from core.plugins.checkpoints import find_model, find_reader, inspect
 from core.plugins.drivers import Candidate, guarded, load_impl
 from core.plugins.parsers import FormatFacts, choose_parsers, likely_parsers
@@ -83,7 +83,7 @@ def _suited(model: Candidate | None, checkpoint: CheckpointInfo, tokenizer: Toke
 
 def _sampling(checkpoint: CheckpointInfo) -> str | None:
     """Return the makers' sampling defaults that requests are answered with."""
-    given = {name: checkpoint.generation_config.get(name) for name in SAMPLING_DEFAULTS}
+    given = {name: checkpoint.generation_config.get(name) for name in FROM_MODEL}
     return ", ".join(f"{name} {value}" for name, value in given.items() if value is not None) or None
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from core.plugins.drivers import Candidate
 
 
-_SHOWN = ("name", "api", "maturity", "options")
+_SHOWN = ("name", "api", "maturity", "options", "fields")
 """Fields of a descriptor that have another place."""
 
 _IN_A_LINE = 5
@@ -54,7 +54,13 @@ def _facts(catalogue: Catalogue, entry: Entry) -> dict[str, Any]:
 
     (candidate,), _ = load_descriptors([entry])
     described = {key: value for key, value in candidate.descriptor.to_dict().items() if key not in _SHOWN}
-    return facts | described | _options(candidate)
+    return facts | described | _sampling_fields(candidate) | _options(candidate)
+
+
+def _sampling_fields(candidate: Candidate) -> dict[str, Any]:
+    """Return the sampling parameters that the plugin declares."""
+    fields = getattr(candidate.descriptor, "fields", ())
+    return {f"field {one.name}": f"{one.values}, default {one.default}: {one.meaning}" for one in fields}
 
 
 def _definition(entry: Entry) -> dict[str, Any]:

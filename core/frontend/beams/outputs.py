@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from core.api.errors import RequestError
+from core.api.sampling_table import fields_of
 from core.api.tokenizer import Tokenizer
 from core.engine.sampling import SamplingParams
 from core.frontend.beams.search import Beam, BeamSearch, BeamSearchParams, Position
@@ -20,9 +21,7 @@ _MISFITS = (
     "allowed_token_ids",
     "bad_words",
     "min_tokens",
-    "repetition_penalty",
-    "presence_penalty",
-    "frequency_penalty",
+    *(one.name for one in fields_of("penalize")),
     "prompt_logprobs",
     "logprob_token_ids",
     "thinking_token_budget",

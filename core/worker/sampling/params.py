@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 import numpy as np
 
+from core.api.sampling_table import fields_of
 from core.engine.sampling import SamplingParams
+from core.ops.sampling import TEMPERATURE, TOP_K
 from core.worker.sampling.batch import Feature
 
 MIN_TEMPERATURE = 1e-6
 """Below this the division leaves float32; the distribution is a point long before."""
+
+_DRAWN = fields_of("draw")
+_drawn = attrgetter(*(one.name for one in _DRAWN))
+_UNUSED = [one.default for one in _DRAWN][TEMPERATURE + 1 :]
+"""Of a row that is drawn from all tokens: what follows the temperature, which is the first."""
 
 
 class RowParams:
@@ -17,12 +26,13 @@ class RowParams:
     Attributes:
         flags: `(max_rows,)` `Feature` bits, those of the logits processors included.
         asked: Row -> ids of the tokens whose log-probabilities it wants instead of those of the most likely ones.
-        numbers: `(4, max_rows)` float64: temperature, top-k, top-p and min-p, as `core.ops.sampling.draw` takes them.
+        numbers: `(drawn, max_rows)` float64: what each row is drawn with, as `core.ops.sampling.draw` takes it; the
+            table of sampling parameters has the rows and their order.
     """
 
     def __init__(self, max_rows: int) -> None:
         self.flags = np.zeros(max_rows, dtype=np.uint32)
-        self.numbers = np.zeros((4, max_rows), dtype=np.float64)
+        self.numbers = np.zeros((len(_DRAWN), max_rows), dtype=np.float64)
         self.seeds = np.zeros(max_rows, dtype=np.int64)
         self.logprobs = np.zeros(max_rows, dtype=np.int32)
         self.asked: dict[int, list[int]] = {}
@@ -30,19 +40,19 @@ class RowParams:
 
     def admit(self, row: int, params: SamplingParams) -> None:
         """Give a row its numbers; every array entry of the previous owner is overwritten."""
-        temperature = max(params.temperature, MIN_TEMPERATURE)
-        self.numbers[:, row] = (temperature, max(params.top_k, 0), params.top_p, params.min_p)
+        drawn = list(_drawn(params))
+        drawn[TEMPERATURE], drawn[TOP_K] = max(drawn[TEMPERATURE], MIN_TEMPERATURE), max(drawn[TOP_K], 0)
+        self.numbers[:, row] = drawn
         self.seeds[row] = params.seed or 0
         self.logprobs[row] = 0 if params.logprob_token_ids else params.logprobs or 0
         self.prompt_logprobs[row] = params.prompt_logprobs or 0
         self.asked.pop(row, None)
         if params.logprob_token_ids:
             self.asked[row] = params.logprob_token_ids
-        self.flags[row] = _flags(params)
+        self.flags[row] = _flags(params, truncated=drawn[TEMPERATURE + 1 :] != _UNUSED)
 
 
-def _flags(params: SamplingParams) -> int:
-    truncated = params.top_k > 0 or params.top_p < 1.0 or params.min_p > 0.0
+def _flags(params: SamplingParams, *, truncated: bool) -> int:
     bits = 0
     if not params.greedy:
         bits |= Feature.RANDOM

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from core.api.sampling_table import fields_of
 from core.engine.sampling import SamplingParams
 from core.worker.sampling.batch import Feature, SampleBatch
 from core.worker.transfers import Transfers
 
 if TYPE_CHECKING:
     from core.ops.registry import Op
+
+_strengths = attrgetter(*(one.name for one in fields_of("penalize")))
+_UNUSED = tuple(one.default for one in fields_of("penalize"))
 
 MOST_COUNTED = 65
 """Tokens that are added to a row's counts one by one; a row that is further behind is counted anew."""
@@ -39,7 +44,7 @@ class Penalties:
         self._penalize = penalize
         self._slots = np.full(max_rows, -1, dtype=np.int64)
         self._counted = np.full(max_rows, -1, dtype=np.int64)
-        self._strengths = np.zeros((3, max_rows), dtype=np.float32)
+        self._strengths = np.zeros((len(_UNUSED), max_rows), dtype=np.float32)
         self._free: list[int] = []
         self._counts = torch.zeros(0, vocab_size, dtype=torch.int32, device=transfers.device)
         self._prompt = torch.zeros(0, vocab_size, dtype=torch.bool, device=transfers.device)
@@ -50,8 +55,8 @@ class Penalties:
         if self._slots[row] >= 0:
             self._free.append(int(self._slots[row]))
             self._slots[row] = -1
-        strengths = (params.repetition_penalty, params.frequency_penalty, params.presence_penalty)
-        if strengths == (1.0, 0.0, 0.0):
+        strengths = _strengths(params)
+        if strengths == _UNUSED:
             return False
         self._strengths[:, row] = strengths
         self._counted[row] = -1

@@ -16,18 +16,32 @@ from core.worker.sampling.batch import SampleBatch
 if TYPE_CHECKING:
     from core.api.logits import LogitsProcessor
     from core.api.steps import NewRow
+    from core.worker.sampling.field_rows import FieldRows
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class Plugged:
-    """A plugin's processor and the rows it accepted, `(max_rows,)` bool; `drafts` as in `LogitsSpec`."""
+    """A plugin's processor.
+
+    Attributes:
+        rows: Those it accepted, `(max_rows,)` bool.
+        fields: What their requests say of its sampling parameters; None: it has none.
+        drafts: As in `LogitsSpec`.
+    """
 
     owner: str
     processor: LogitsProcessor
     rows: np.ndarray
     drafts: bool = False
+    fields: FieldRows | None = None
+
+    def admit(self, new: NewRow) -> bool:
+        """Give a row to its new owner; say whether the processor concerns it."""
+        if self.fields is not None and not self.fields.admit(new.row, new.params):
+            return False
+        return self.processor.admit(new.row, new.params, new.prompt)
 
 
 @dataclass(slots=True)
@@ -51,7 +65,7 @@ class PluggedLogits:
                 if one.rows[new.row]:
                     one.rows[new.row] = False
                     one.processor.release(new.row)
-                one.rows[new.row] = one.processor.admit(new.row, new.params, new.prompt)
+                one.rows[new.row] = one.admit(new)
             except Exception as error:
                 self._fail(one, [new.row], error)
         return new.row in self.failed or any(bool(one.rows[new.row]) for one in self.processors)

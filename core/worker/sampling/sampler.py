@@ -19,7 +19,7 @@ from torch import Tensor
 
 from core.api.steps import NewRow
 from core.ops.registry import REGISTRY
-from core.ops.sampling import TEMPERATURE
+from core.ops.sampling import TEMPERATURE, UNIFORM
 from core.worker.sampling.batch import Feature, SampleBatch
 from core.worker.sampling.bias import LogitBias
 from core.worker.sampling.forbidden import AllowedTokens, BadWords, MinTokens, StepTokens
@@ -137,9 +137,10 @@ class Sampler:
     def _numbers(self, batch: SampleBatch) -> np.ndarray:
         """Return what each row is drawn with, as `core.ops.sampling.draw` takes it."""
         seeded = (batch.flags & Feature.SEEDED) != 0
-        numbers = np.empty((5, len(batch.rows)))
-        numbers[:4] = self.params.numbers[:, batch.rows]
-        numbers[4] = self._uniforms.draw(self.params.seeds[batch.rows], batch.output_counts, seeded)
+        drawn = self.params.numbers[:, batch.rows]
+        numbers = np.empty((len(drawn) + 1, len(batch.rows)))
+        numbers[:-1] = drawn
+        numbers[UNIFORM] = self._uniforms.draw(self.params.seeds[batch.rows], batch.output_counts, seeded)
         return numbers
 
     def _draw_plain(self, logits: Tensor, batch: SampleBatch, numbers: np.ndarray, out: Sampled) -> None:

@@ -11,6 +11,7 @@ from core.api.descriptors import LogitsSpec
 from core.api.errors import PluginError
 from core.api.logits import LogitsContext
 from core.worker.runner import Runner
+from core.worker.sampling.field_rows import FieldRows
 from core.worker.sampling.plugged import Plugged
 from core.worker.sampling.sampler import Sampler
 from core.worker.tasks.base import RunnerSetup, WorkerTask
@@ -52,6 +53,10 @@ def _logits_processors(setup: RunnerSetup) -> Iterator[Plugged]:
     """Yield the plan's logits processors, in its order."""
     rows, max_rows = setup.rows, setup.config.options.scheduler.max_num_seqs
     for planned, spec, _ in setup.active.impls("core.logits"):
-        context = LogitsContext(rows.device, setup.config.shape.vocab_size, max_rows, rows.tokens, planned.options)
-        made, drafts = setup.active.make(planned, context), cast(LogitsSpec, spec).drafts
-        yield Plugged(planned.owner, made, np.zeros(max_rows, dtype=bool), drafts)
+        spec = cast(LogitsSpec, spec)
+        fields = FieldRows.of(spec, max_rows)
+        context = LogitsContext(
+            rows.device, setup.config.shape.vocab_size, max_rows, rows.tokens, planned.options, fields.numbers
+        )
+        made = setup.active.make(planned, context)
+        yield Plugged(planned.owner, made, np.zeros(max_rows, dtype=bool), spec.drafts, fields)

@@ -46,6 +46,7 @@ FLAG = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]+")
 FOREIGN = {  # flags of pip, pytest, cmake, node and of this repository's tools; what every command has; one of vLLM's
     *("--no-deps", "--no-build-isolation", "--force-reinstall", "--find-links", "--build", "--test"),
     *("--index-url", "--extra-index-url"),
+    "--top-n-sigma",  # of an example plugin
     *("--core-plugin-conformance", "--core-conformance-report", "--core-conformance-level"),
     *("--emulator", "--processor", "--cold", "--streams", "--tokens", "--rows", "--update", "--check"),
     *(

@@ -103,6 +103,7 @@ class FakeLLM:
     template_variables: frozenset | None = None
     template_names: frozenset = frozenset({"default"})
     grammar_kinds: frozenset | None = None
+    plugin_fields: dict = field(default_factory=dict)
     pooling: object = None
 
     def __post_init__(self):

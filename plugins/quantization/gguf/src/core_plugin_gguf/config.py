@@ -28,6 +28,8 @@ _SAMPLING = {
     "min_p": "min_p",
     "penalty_repeat": "repetition_penalty",
 }
+"""llama.cpp's name of a sampling parameter, below `general.sampling` -> that of `generation_config.json`."""
+
 _POOLING = {1: "mean", 2: "cls", 3: "last"}
 """`gguf.PoolingType` -> the name of the way."""
 _NO_TOKEN = (-1, 2**32 - 1)

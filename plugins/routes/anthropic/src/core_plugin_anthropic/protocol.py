@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from core.api.bodies import MAX_MESSAGES, MAX_TOOLS, Body, BodyPart, Priority, Salt, up_to
+from core.api.bodies import MAX_MESSAGES, MAX_TOOLS, Body, BodyPart, Priority, Salt, SamplingBody, up_to
 from core.api.sampling import MAX_STOPS
 
 _REFUSED: Mapping[str, str] = MappingProxyType(
@@ -71,14 +71,11 @@ class Metadata(BodyPart):
     user_id: str | None = None
 
 
-class MessagesBody(PromptBody):
-    """`POST /v1/messages`."""
+class MessagesBody(PromptBody, SamplingBody, fields=("temperature", "top_p", "top_k")):
+    """`POST /v1/messages`; of core's sampling parameters it has those of Anthropic's API, and a seed."""
 
     max_tokens: Annotated[int, Field(ge=1)]
     stop_sequences: Annotated[list[str], up_to(MAX_STOPS)] | None = None
-    temperature: float | None = None
-    top_p: float | None = None
-    top_k: int | None = None
     seed: Annotated[int, Field(ge=-(2**63), le=2**63 - 1)] | None = None
     stream: bool | None = None
     metadata: Metadata | None = None

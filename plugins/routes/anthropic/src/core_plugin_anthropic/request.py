@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from core.api import ChatRequest, RequestError, ToolChoice
@@ -17,19 +17,21 @@ NAMES: Mapping[str, str] = {
 }
 """Field of a rule -> field of this API."""
 
-_SAME_NAME = ("temperature", "top_p", "top_k", "seed", "max_tokens")
 _MODES = {"auto": "auto", "any": "required", "none": "none", "tool": "function"}
 
 
-def message_request(body: MessagesBody, *, bounds: bool = True) -> ChatRequest:
+def message_request(
+    body: MessagesBody, sent: Mapping[str, Any], further: Collection[str], *, bounds: bool = True
+) -> ChatRequest:
     """Return what is asked for. Raises `RequestError`, in this API's field names.
 
     Clients of this API ask for more tokens than any answer needs: the limit may be lowered to what there is room for.
 
     Args:
+        sent: The body as it was sent, of which `further` are sampling parameters of plugins.
         bounds: Whether it is known where the model thinks, so that its thinking can be bounded.
     """
-    sampling: dict[str, Any] = {name: getattr(body, name) for name in _SAME_NAME}
+    sampling = {**body.sampling(sent, further), "seed": body.seed, "max_tokens": body.max_tokens}
     sampling["stop"] = body.stop_sequences
     sampling["thinking_token_budget"] = thinking_budget(body) if bounds else None
     wanted, where = _structured(body)

@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 
 from core.api import ChatRequest, EngineClient, Reply, RouteRegistry, RouteRequest, RouteResponse
+from core.api.bodies import SamplingBody
 from core_plugin_anthropic.blocks import BlockWriter
 from core_plugin_anthropic.errors import DIALECT
 from core_plugin_anthropic.job import MessageJob
@@ -73,11 +74,17 @@ class AnthropicRoutes:
         """Return the body, what it asks for, and the header that names what has no effect."""
         body, fields = await request.read(MessagesBody)
         bounds = "bounded_thinking" in self._client.abilities
-        return body, message_request(body, bounds=bounds), self._unread(body, fields, bounds=bounds)
+        return (
+            body,
+            message_request(body, fields, self._client.plugin_fields, bounds=bounds),
+            self._unread(body, fields, bounds=bounds),
+        )
 
     def _unread(self, body: PromptBody, fields: Mapping[str, Any], *, bounds: bool = True) -> dict[str, str]:
         """Return the header that names what has no effect."""
         known = set(type(body).model_fields) - _UNUSED
+        if isinstance(body, SamplingBody):
+            known |= self._client.plugin_fields.keys()
         if thinking_budget(body) is not None and not bounds:
             fields = {**fields, "thinking.budget_tokens": True}
         switched_off = body.thinking is not None and body.thinking.type == "disabled"

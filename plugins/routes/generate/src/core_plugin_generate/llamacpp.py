@@ -6,12 +6,13 @@ import asyncio
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Annotated, Any
 
 from core.api import Answer, Delta, EngineClient, Outlet, Reply, RequestError, RouteRequest, RouteResponse, Timings
 from core.api import TokenScore as Score
+from core.api.bodies import SamplingBody
 from core_plugin_generate.events import event
 from core_plugin_generate.fields import MAX_PROMPTS, Body, read, refuse, token_ids, up_to
 from core_plugin_generate.run import Growing, Prompt, check_length, opened, prompt_of, run
@@ -31,16 +32,9 @@ _REFUSED = MappingProxyType(
         "image_data": "this server reads text only",
     }
 )
-_SAME_NAME = (
-    "temperature",
-    "top_k",
-    "top_p",
-    "min_p",
-    "stop",
-    "presence_penalty",
-    "frequency_penalty",
-    "ignore_eos",
-)
+_SAME_NAME = ("temperature", "top_k", "top_p", "min_p", "seed", "presence_penalty", "frequency_penalty", "ignore_eos")
+"""llama.cpp's fields that core has under the same name; the others it has not, or calls otherwise."""
+
 _RENAMED = MappingProxyType(
     {
         "n": "n_cmpl",
@@ -59,25 +53,17 @@ _LONGEST_BIASED = 256
 _NUMBER = re.compile(r"[0-9]{1,18}")
 
 
-class CompletionBody(Body):
+class CompletionBody(Body, SamplingBody, fields=_SAME_NAME):
     """The request, as far as its fields have a meaning here."""
 
     prompt: Any = None
     n_predict: int | None = None
     max_tokens: int | None = None
     n_cmpl: int | None = None
-    temperature: float | None = None
-    top_k: int | None = None
-    top_p: float | None = None
-    min_p: float | None = None
     typical_p: float | None = None
-    seed: int | None = None
     stop: str | Annotated[list[str], up_to(MAX_PROMPTS)] | None = None
     repeat_penalty: float | None = None
     repeat_last_n: int | None = None
-    presence_penalty: float | None = None
-    frequency_penalty: float | None = None
-    ignore_eos: bool | None = None
     logit_bias: Any = None
     n_probs: int | None = None
     grammar: str | None = None
@@ -104,7 +90,7 @@ class LlamaCpp:
         refuse(fields, _REFUSED)
         body = read(CompletionBody, fields)
         given, many = _prompts(body.prompt)
-        sampling = await asyncio.to_thread(self._sampling, body)  # texts among the biases are encoded
+        sampling = await asyncio.to_thread(self._sampling, body, fields)  # texts among the biases are encoded
         asked = {"structured": _structured(body), "names": _RENAMED}
         prompts = [
             await prompt_of(self._client, await self._tokens(one), sampling, body.limit, **asked) for one in given
@@ -129,11 +115,11 @@ class LlamaCpp:
 
     # -- the request -----------------------------------------------------------------------------------------------
 
-    def _sampling(self, body: CompletionBody) -> dict[str, Any]:
+    def _sampling(self, body: CompletionBody, sent: Mapping[str, Any]) -> dict[str, Any]:
         """Return sampling parameters by core's names. Raises `RequestError`."""
         if body.typical_p not in (None, 1.0):
             raise RequestError(f"typical_p: {_SAMPLERS}", param="typical_p")
-        fields: dict[str, Any] = {name: getattr(body, name) for name in _SAME_NAME}
+        fields = {**body.sampling(sent, self._client.plugin_fields), "stop": body.stop}
         fields["n"] = body.n_cmpl
         fields["repetition_penalty"] = None if body.repeat_last_n == 0 else body.repeat_penalty
         fields["seed"] = body.seed if body.seed is not None and body.seed >= 0 else None

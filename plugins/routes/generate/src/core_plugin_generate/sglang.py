@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import uuid
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Annotated, Any
 
 from core.api import Answer, Delta, EngineClient, Outlet, Reply, RequestError, RouteRequest, RouteResponse, TokenScore
-from core.api.bodies import few
+from core.api.bodies import SamplingBody, few
 from core_plugin_generate.events import event
 from core_plugin_generate.fields import MAX_PROMPTS, Body, read, refuse, token_ids, up_to
 from core_plugin_generate.run import Growing, Prompt, check_length, opened, prompt_of, run
@@ -48,9 +48,6 @@ _NAMES = MappingProxyType(
         "sampling_seed": "seed",
     }
 )
-_OWN = frozenset({"max_new_tokens", *_NAMES})
-"""Fields of `Params` with another name than the sampling parameter's."""
-
 _GRAMMARS = MappingProxyType(
     {"json_schema": "json", "regex": "regex", "ebnf": "grammar", "structural_tag": "structural_tag"}
 )
@@ -60,22 +57,19 @@ _RENAMED = MappingProxyType({**{ours: theirs for theirs, ours in _NAMES.items()}
 """Sampling parameter -> SGLang's field, for errors."""
 
 
-class Params(Body):
+_SAME_NAME = (
+    *("n", "temperature", "top_p", "top_k", "min_p", "frequency_penalty", "presence_penalty", "repetition_penalty"),
+    *("ignore_eos", "skip_special_tokens"),
+)
+"""SGLang's parameters that core has under the same name, and whose bounds are not its own."""
+
+
+class Params(Body, SamplingBody, fields=_SAME_NAME):
     """`sampling_params`, but for grammars."""
 
     max_new_tokens: int | None = None
-    n: int | None = None
-    temperature: float | None = None
-    top_p: float | None = None
-    top_k: int | None = None
-    min_p: float | None = None
     stop: str | Annotated[list[str], EACH] | None = None
     stop_token_ids: Annotated[list[int], EACH] | None = None
-    frequency_penalty: float | None = None
-    presence_penalty: float | None = None
-    repetition_penalty: float | None = None
-    ignore_eos: bool | None = None
-    skip_special_tokens: bool | None = None
     logit_bias: Annotated[dict[int, float], few(_MAX_BIASES)] | None = None
     min_new_tokens: int | None = None
     no_stop_trim: bool | None = None
@@ -151,7 +145,8 @@ class SGLang:
             what = self._wanted(body, number, len(inputs), checked)
             ids = one if body.input_ids is None else self._ids(one)
             asked = {"structured": _grammars(params), "names": _RENAMED}
-            prompts.append(await prompt_of(self._client, ids, _sampling(checked, what), what.limit, **asked))
+            sampling = _sampling(checked, params, self._client.plugin_fields, what)
+            prompts.append(await prompt_of(self._client, ids, sampling, what.limit, **asked))
             wanted.append(what)
         return prompts, wanted
 
@@ -296,11 +291,15 @@ def _each(value: Any, number: int, count: int, name: str) -> Any:
     return value[number]
 
 
-def _sampling(params: Params, wanted: Wanted) -> dict[str, Any]:
-    """Return sampling parameters by core's names."""
-    given = params.model_dump()
-    fields = {name: value for name, value in given.items() if name not in _OWN}
-    fields |= {ours: given[theirs] for theirs, ours in _NAMES.items()}
+def _sampling(params: Params, sent: Mapping[str, Any], further: Collection[str], wanted: Wanted) -> dict[str, Any]:
+    """Return sampling parameters by core's names.
+
+    Args:
+        sent: The parameters as they were sent, of which `further` are those of plugins.
+    """
+    fields = params.sampling(sent, further)
+    fields |= {name: getattr(params, name) for name in ("stop", "stop_token_ids", "logit_bias")}
+    fields |= {ours: getattr(params, theirs) for theirs, ours in _NAMES.items()}
     if wanted.logprobs:
         fields["logprobs"] = wanted.top
         fields["prompt_logprobs"] = 0 if wanted.prompt_from >= 0 else None

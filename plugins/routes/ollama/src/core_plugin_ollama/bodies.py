@@ -8,6 +8,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from core.api import RequestError
+from core.api.bodies import SamplingBody
 
 MAX_MESSAGES = 16384
 MAX_TOOLS = 128
@@ -25,20 +26,23 @@ class Part(BaseModel):
     model_config = ConfigDict(extra="ignore", hide_input_in_errors=True)
 
 
-class Options(Part):
-    """Those of Ollama's options that have a meaning here, and those that would change the answer if ignored."""
+SAME_NAME = ("temperature", "top_k", "top_p", "min_p", "presence_penalty", "frequency_penalty", "seed")
+"""Ollama's options that core has under the same name, and no others of core: what Ollama does not know it lets through,
+and so is done here."""
 
-    temperature: float | None = None
-    top_k: int | None = None
-    top_p: float | None = None
-    min_p: float | None = None
-    seed: int | None = None
+
+class Options(Part, SamplingBody, fields=SAME_NAME):
+    """Those of Ollama's options that have a meaning here, and those that would change the answer if ignored.
+
+    Plugins' sampling parameters are options as well; what else there is stays in `model_extra`, unread.
+    """
+
+    model_config = ConfigDict(extra="allow")
+
     num_predict: int | None = None
     stop: str | Annotated[list[str], up_to(MAX_LIST)] | None = None
     repeat_penalty: float | None = None
     repeat_last_n: int | None = None
-    presence_penalty: float | None = None
-    frequency_penalty: float | None = None
     typical_p: float | None = None
     tfs_z: float | None = None
     mirostat: int | None = None

@@ -70,7 +70,7 @@ class OllamaRoutes:
         if not body.messages:
             return self._loaded(body, as_message)
         self._must_generate()
-        return await self._answered(body, chat_request(body, self._client.abilities, body.asked), as_message)
+        return await self._answered(body, chat_request(body, self._client), as_message)
 
     async def generate(self, request: RouteRequest) -> RouteResponse | Reply:
         """`POST /api/generate`."""
@@ -78,7 +78,7 @@ class OllamaRoutes:
         if not body.prompt:
             return self._loaded(body, as_response)
         self._must_generate()
-        return await self._answered(body, generate_request(body, self._client.abilities, body.asked), as_response)
+        return await self._answered(body, generate_request(body, self._client), as_response)
 
     async def _answered(self, body: Generated, asked: ChatRequest | TextRequest, shape: Shape) -> Reply:
         answer = await self._client.open(asked, prefix="ollama")

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from core.api import ChatRequest, RequestError, TextRequest
-from core_plugin_ollama.bodies import ChatBody, GenerateBody, Generated, Message, Options
+from core.api import ChatRequest, EngineClient, RequestError, TextRequest
+from core_plugin_ollama.bodies import SAME_NAME, ChatBody, GenerateBody, Generated, Message, Options
 
-_SAME_NAME = ("temperature", "top_k", "top_p", "min_p", "stop", "presence_penalty", "frequency_penalty")
 _NO_EFFECT_AT = {"typical_p": (1.0,), "tfs_z": (1.0, 0.0), "mirostat": (0,)}
 _LEVELS = frozenset({"low", "medium", "high", "max"})
 
@@ -22,7 +21,7 @@ _REFUSED = {
     "images": _IMAGES,
 }
 _NAMES: Mapping[str, str] = {
-    **{name: f"options.{name}" for name in (*_SAME_NAME, "seed")},
+    **{name: f"options.{name}" for name in (*SAME_NAME, "stop")},
     "max_tokens": "options.num_predict",
     "repetition_penalty": "options.repeat_penalty",
     "logprobs": "top_logprobs",
@@ -32,47 +31,50 @@ _NAMES: Mapping[str, str] = {
 """Field of a rule -> Ollama's."""
 
 
-def chat_request(body: ChatBody, abilities: frozenset[str], model: str) -> ChatRequest:
+def chat_request(body: ChatBody, client: EngineClient) -> ChatRequest:
     """Return what `/api/chat` asks for. Raises `RequestError`."""
+    abilities, model = client.abilities, body.asked
     if body.tools and "tools" not in abilities:
         raise RequestError(f"{model} does not support tools: the server has no --tool-parser", param="tools")
-    asked = {**_asked(body), **_thinking(body.think, abilities, model)}
+    asked = {**_asked(body, client), **_thinking(body.think, abilities, model)}
     return ChatRequest(messages=_messages(body.messages or ()), tools=body.tools or (), **asked)
 
 
-def generate_request(body: GenerateBody, abilities: frozenset[str], model: str) -> ChatRequest | TextRequest:
+def generate_request(body: GenerateBody, client: EngineClient) -> ChatRequest | TextRequest:
     """Return what `/api/generate` asks for: a conversation, or with `raw` a text. Raises `RequestError`."""
     for name, why in _REFUSED.items():
         if getattr(body, name):
             raise RequestError(f"{name}: {why}", param=name)
-    asked, prompt = _asked(body), body.prompt or ""
+    asked, prompt = _asked(body, client), body.prompt or ""
     if body.raw:
         if body.system or body.think or body.logprobs:
             raise RequestError("raw prompts take neither system nor think nor logprobs", param="raw")
         return TextRequest(prompts=[prompt], **asked)
     system = [{"role": "system", "content": body.system}] if body.system else []
-    asked |= _thinking(body.think, abilities, model)
+    asked |= _thinking(body.think, client.abilities, body.asked)
     return ChatRequest(messages=[*system, {"role": "user", "content": prompt}], **asked)
 
 
-def _asked(body: Generated) -> dict[str, Any]:
+def _asked(body: Generated, client: EngineClient) -> dict[str, Any]:
     """Return the fields that both kinds of request have."""
-    sampling = _sampling(body.options or Options())
+    further = client.plugin_fields
+    sampling = _sampling(body.options or Options(), further)
     if body.logprobs:
         sampling["logprobs"] = body.top_logprobs or 0
-    return {"sampling": sampling, "structured": _format(body.format), "fitted": True, "names": _NAMES}
+    names = {**_NAMES, **{name: f"options.{name}" for name in further}}
+    return {"sampling": sampling, "structured": _format(body.format), "fitted": True, "names": names}
 
 
-def _sampling(options: Options) -> dict[str, Any]:
+def _sampling(options: Options, further: Collection[str]) -> dict[str, Any]:
     for name, harmless in _NO_EFFECT_AT.items():
         value = getattr(options, name)
         if value is not None and value not in harmless:
             raise RequestError(f"options.{name} is not available; use top_p or min_p", param=f"options.{name}")
-    fields = {name: getattr(options, name) for name in _SAME_NAME}
+    fields = {**options.sampling(options.model_extra or {}, further), "stop": options.stop}
     if options.repeat_last_n != 0:
         fields["repetition_penalty"] = options.repeat_penalty
-    if options.seed is not None and options.seed >= 0:
-        fields["seed"] = options.seed
+    if options.seed is not None and options.seed < 0:
+        fields["seed"] = None
     # -1 and -2: as long as it gets
     limited = options.num_predict is not None and options.num_predict > 0
     return {**fields, "max_tokens": options.num_predict if limited else None}

@@ -22,7 +22,8 @@ async def chat_job(
     """Return what answers a body, and the headers that belong to the answer. Raises `RequestError`."""
     unread = {**_unread(client, body), **unsampled(body), **rendered_only(body), **unasked_usage(body)}
     effort = {EFFORT} if _effort(client, fields) else set()
-    headers = client.unread({**fields, **unread}, (ChatBody.model_fields.keys() | effort) - unread.keys())
+    known = ChatBody.model_fields.keys() | client.plugin_fields.keys() | effort
+    headers = client.unread({**fields, **unread}, known - unread.keys())
     answer = await client.open(chat_request(client, body, fields), prefix="chatcmpl")
     format = ChatFormat(
         answer,
@@ -47,7 +48,7 @@ def chat_request(client: EngineClient, body: ChatBody, fields: Mapping[str, Any]
         parallel_tool_calls=body.parallel_tool_calls is not False,
         thinking=False if fields.get(EFFORT) == "none" else None,
         template_args={**_effort(client, fields), **(body.chat_template_kwargs or {})},
-        **chat_fields(body, client.settings["stream_interval"]),
+        **chat_fields(client, body, fields),
     )
 
 

@@ -19,19 +19,20 @@ async def completion_job(
 ) -> tuple[FormattedJob, dict[str, str]]:
     """Return what answers a body, and the headers that belong to the answer. Raises `RequestError`."""
     unread = {**unsampled(body), **rendered_only(body), **unasked_usage(body)}
-    headers = client.unread({**fields, **unread}, CompletionBody.model_fields.keys() - unread)
-    answer = await client.open(completion_request(client, body), prefix="cmpl")
+    known = CompletionBody.model_fields.keys() | client.plugin_fields.keys()
+    headers = client.unread({**fields, **unread}, known - unread.keys())
+    answer = await client.open(completion_request(client, body, fields), prefix="cmpl")
     format = CompletionFormat(answer, client.tokenizer, body.n or 1, _wanted(client, body))
     return FormattedJob(answer, format, client.model_name, body.stream_options or StreamOptions()), headers
 
 
-def completion_request(client: EngineClient, body: CompletionBody) -> TextRequest:
+def completion_request(client: EngineClient, body: CompletionBody, fields: Mapping[str, Any]) -> TextRequest:
     """Return what a completion body asks for. Raises `RequestError`."""
     if body.use_beam_search and body.stream:
         raise RequestError("Completions of a beam search are not streamed.", param="stream")
     if body.use_beam_search and body.echo and body.logprobs is not None:
         raise invalid("echo", "with logprobs cannot be used together with beam search")
-    asked = completion_fields(body, client.settings["stream_interval"])
+    asked = completion_fields(client, body, fields)
     most = client.max_model_len if body.truncate_prompt_tokens is None else None
     return TextRequest(prompts=parse_prompts(body.prompt, most), **asked)
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from core.api import EngineClient
 from core.api.bodies import invalid
+from core.api.sampling_table import fields_of
 from core_plugin_openai.protocol import PLUGIN_FIELDS, ChatBody, CompletionBody, GenerationBody, SharedFields
 from core_plugin_openai.structured import requested_form
 
@@ -20,38 +22,14 @@ NAMES: Mapping[str, str] = {
 }
 """Fields of a request that this API calls otherwise."""
 
-SAME_NAME = (
-    "temperature",
-    "top_p",
-    "top_k",
-    "min_p",
-    "repetition_penalty",
-    "presence_penalty",
-    "frequency_penalty",
-    "logit_bias",
-    "allowed_token_ids",
-    "bad_words",
-    "min_tokens",
-    "stop",
-    "stop_token_ids",
-    "include_stop_str_in_output",
-    "ignore_eos",
-    "seed",
-    "skip_special_tokens",
-    "thinking_token_budget",
-    "repetition_detection",
-)
-"""Sampling fields that every OpenAI API here calls as `core.SamplingParams` does."""
-
-_BY_CHANCE = ("temperature", "top_p", "top_k", "min_p", "seed")
-_COMPLETIONS_TOO = ("n", "prompt_logprobs", "logprob_token_ids")
+_BY_CHANCE = (*(one.name for one in fields_of("draw")), "seed")
 
 
-def chat_fields(body: ChatBody, interval: int) -> dict[str, Any]:
+def chat_fields(client: EngineClient, body: ChatBody, sent: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of `AnswerRequest`; without a limit the answer may be as long as the model allows.
 
     Args:
-        interval: Tokens that a stream gathers per event, where the body does not say.
+        sent: The body as it was sent.
 
     Raises:
         RequestError: 400, fields do not go together.
@@ -63,20 +41,21 @@ def chat_fields(body: ChatBody, interval: int) -> dict[str, Any]:
     if body.max_completion_tokens is not None:
         names["max_tokens"] = "max_completion_tokens"
     scores = (body.top_logprobs or 0) if body.logprobs else None
-    return _fields(body, interval, names, max_tokens=limit, logprobs=scores)
+    return _fields(client, body, sent, names, max_tokens=limit, logprobs=scores)
 
 
-def completion_fields(body: CompletionBody, interval: int) -> dict[str, Any]:
+def completion_fields(client: EngineClient, body: CompletionBody, sent: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of `TextRequest` but for its prompts.
 
-    With `echo`, `max_tokens` may be 0: the prompt is scored and nothing added. Raises `RequestError`.
+    With `echo`, `max_tokens` may be 0: the prompt is scored and nothing added. Arguments as for `chat_fields`. Raises
+    `RequestError`.
     """
     limit = COMPLETION_MAX_TOKENS if body.max_tokens is None else body.max_tokens
     changes: dict[str, Any] = {"max_tokens": limit, "logprobs": body.logprobs}
     if body.echo and body.logprobs is not None and body.prompt_logprobs is None:
         changes["prompt_logprobs"] = body.logprobs
     return {
-        **_fields(body, interval, NAMES, **changes),
+        **_fields(client, body, sent, NAMES, **changes),
         "add_special_tokens": body.add_special_tokens is not False,
         "only_prompt": limit == 0 and bool(body.echo),
     }
@@ -123,16 +102,17 @@ def tokens_as_ids(body: SharedFields, usual: bool) -> bool:
     return usual if given is None else given
 
 
-def _fields(body: GenerationBody, interval: int, names: Mapping[str, str], **changes: Any) -> dict[str, Any]:
-    sampling: dict[str, Any] = {name: getattr(body, name) for name in (*SAME_NAME, *_COMPLETIONS_TOO)}
+def _fields(
+    client: EngineClient, body: GenerationBody, sent: Mapping[str, Any], names: Mapping[str, str], **changes: Any
+) -> dict[str, Any]:
     form = requested_form(body)
     return {
-        "sampling": {**sampling, "extra_args": _arguments(body), **changes},
+        "sampling": {**body.sampling(sent, client.plugin_fields), "extra_args": _arguments(body), **changes},
         "structured": None if form is None else form.structured,
         "beams": _beams(body),
         "truncate_prompt_tokens": body.truncate_prompt_tokens,
         "truncation_side": body.truncation_side,
-        "interval": gathered(body, interval),
+        "interval": gathered(body, client.settings["stream_interval"]),
         "priority": body.priority or 0,
         "cache_salt": body.cache_salt,
         "request_id": body.request_id,

@@ -6,19 +6,14 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
-from core.api.bodies import MAX_MESSAGES, MAX_TOOLS, Body, BodyPart, Priority, Salt, few, up_to
-from core.api.sampling import MAX_BAD_WORDS, MAX_LOGPROBS, MAX_STOPS, MAX_TOKEN_LIST, MAX_TOKENS
+from core.api.bodies import MAX_MESSAGES, MAX_TOOLS, Body, BodyPart, Priority, Salt, SamplingBody, TokenId, up_to
+from core.api.sampling_table import SAMPLING_FIELDS
 from core_plugin_openai.structured import StructuredFields
 
-MAX_ALLOWED_TOKENS = 2**18
 MAX_TEXT_IDS = 2**20
 MAX_INTERVAL = 1024
-
-TokenId = Annotated[int, Field(ge=0, le=MAX_TOKENS)]
-TokenKey = Annotated[int, Field(strict=False, ge=0, le=MAX_TOKENS)]
-
 
 REFUSED: Mapping[str, str] = MappingProxyType(
     {
@@ -57,28 +52,12 @@ class StreamOptions(BodyPart):
         return bool(self.include_usage and self.continuous_usage_stats)
 
 
-class SharedFields(BaseModel):
-    """Fields that mean the same in every OpenAI API here; see also `params.SAME_NAME`."""
+_OTHERWISE = frozenset({"n", "max_tokens", "logprobs", "logprob_token_ids", "prompt_logprobs"})
+"""Sampling parameters that these APIs have not all, or not under the same name."""
 
-    temperature: float | None = None
-    top_p: float | None = None
-    top_k: int | None = None
-    min_p: float | None = None
-    repetition_penalty: float | None = None
-    presence_penalty: float | None = None
-    frequency_penalty: float | None = None
-    logit_bias: Annotated[dict[TokenKey, float], few(MAX_TOKEN_LIST)] | None = None
-    allowed_token_ids: Annotated[list[TokenId], up_to(MAX_ALLOWED_TOKENS)] | None = None
-    bad_words: Annotated[list[str], up_to(MAX_BAD_WORDS)] | None = None
-    min_tokens: int | None = None
-    stop: str | Annotated[list[str], up_to(MAX_STOPS)] | None = None
-    stop_token_ids: Annotated[list[TokenId], up_to(MAX_TOKEN_LIST)] | None = None
-    include_stop_str_in_output: bool | None = None
-    ignore_eos: bool | None = None
-    seed: int | None = None
-    skip_special_tokens: bool | None = None
-    thinking_token_budget: int | None = None
-    repetition_detection: dict[str, Any] | None = None
+
+class SharedFields(SamplingBody, fields=[name for name in SAMPLING_FIELDS if name not in _OTHERWISE]):
+    """Fields that mean the same in every OpenAI API here, the sampling parameters of core among them."""
 
     stream: bool | None = None
     stream_interval: Annotated[int, Field(ge=1, le=MAX_INTERVAL)] | None = None
@@ -90,18 +69,16 @@ class SharedFields(BaseModel):
     safety_identifier: str | None = None
 
 
-class GenerationBody(Body, SharedFields, StructuredFields):
+class GenerationBody(
+    Body, SharedFields, StructuredFields, fields=("n", "max_tokens", "prompt_logprobs", "logprob_token_ids")
+):
     """Fields that chat and plain completions share."""
 
     refused: ClassVar[Mapping[str, str]] = REFUSED
 
-    n: int | None = None
     use_beam_search: bool | None = None
     length_penalty: float | None = None
     early_stopping: bool | Literal["never"] | None = None
-    max_tokens: int | None = None
-    prompt_logprobs: int | None = None
-    logprob_token_ids: Annotated[list[TokenId], up_to(MAX_LOGPROBS)] | None = None
     vllm_xargs: dict[str, Any] | None = None
     return_routed_experts: bool | None = None
     routed_experts_prompt_start: int | None = None

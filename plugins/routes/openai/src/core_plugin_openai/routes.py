@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 
 from core.api import EngineClient, Reply, RequestError, RouteRegistry, RouteRequest, RouteResponse
+from core.api.bodies import SamplingBody
 from core_plugin_openai.chat import chat_job, chat_request
 from core_plugin_openai.completions import completion_job, completion_request
 from core_plugin_openai.params import check_stream
@@ -70,7 +71,7 @@ class OpenAIRoutes:
     async def render_completion(self, request: RouteRequest) -> RouteResponse:
         """Return the same for every prompt of a completion request."""
         body, fields = await request.read(CompletionBody)
-        asked = completion_request(self._client, body)
+        asked = completion_request(self._client, body, fields)
         shown = await self._client.describe(asked, offsets=bool(body.return_token_offsets))
         return self._told(shown, body, fields)
 
@@ -117,7 +118,8 @@ class OpenAIRoutes:
         fields: Mapping[str, Any],
     ) -> RouteResponse:
         """Return an answer, and which fields of the body had no effect."""
-        return json_response(answer, self._client.unread(fields, type(body).model_fields))
+        further = self._client.plugin_fields if isinstance(body, SamplingBody) else ()
+        return json_response(answer, self._client.unread(fields, {*type(body).model_fields, *further}))
 
 
 def json_response(answer: Any, headers: Mapping[str, str] | None = None) -> RouteResponse:

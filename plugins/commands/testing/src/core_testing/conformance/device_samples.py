@@ -109,7 +109,7 @@ class LogitsSample(Sample):
     """A request that concerns a logits processor.
 
     Attributes:
-        args: The request's `extra_args`.
+        args: The request's `extra_args`, sampling parameters that the processor declares among them.
         refused: Further `extra_args` that its `check` must refuse.
         reference: What becomes of a row's logits `(vocabulary,)` float32, given the ids of prompt and output; they are
             a copy.

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
-from core.api import ChatRequest, RequestError, RouteRequest, ToolChoice
+from core.api import ChatRequest, EngineClient, RequestError, RouteRequest, ToolChoice
 from core.api.bodies import invalid
 from core_plugin_openai.params import gathered, named_user
 from core_plugin_openai.responses.answer import COMPLETED, INCOMPLETE
@@ -70,14 +71,19 @@ async def read_asked(shared: Shared, request: RouteRequest) -> Asked:
     items = parse_input(body.input, store.finder() if store.enabled else None)
     tools = choose_tools(body.tools, body.tool_choice, client.tool_servers)
     check_approvals([*earlier, *items], [server.label for server in tools.servers])
-    wanted = _request(body, [*earlier, *items], tools, client.settings["stream_interval"])
+    wanted = _request(client, body, fields, [*earlier, *items], tools)
     if tools.servers:  # they are asked first, and should not be for what cannot be answered
         client.check(wanted)
-    headers = {**client.unread(fields, ResponsesBody.model_fields), STORED: str(kept).lower()}
+    headers = {
+        **client.unread(fields, ResponsesBody.model_fields.keys() | client.plugin_fields.keys()),
+        STORED: str(kept).lower(),
+    }
     return Asked(body, headers, earlier, items, tools, wanted, kept)
 
 
-def _request(body: ResponsesBody, items: Sequence[Item], tools: Tools, interval: int) -> ChatRequest:
+def _request(
+    client: EngineClient, body: ResponsesBody, sent: Mapping[str, Any], items: Sequence[Item], tools: Tools
+) -> ChatRequest:
     structured, names = asked_form(body)
     return ChatRequest(
         messages=to_messages(body.instructions, items),
@@ -86,9 +92,9 @@ def _request(body: ResponsesBody, items: Sequence[Item], tools: Tools, interval:
         parallel_tool_calls=body.parallel_tool_calls is not False,
         thinking=thinking(body),
         template_args=template_args(body),
-        sampling=sampling(body),
+        sampling=sampling(client, body, sent),
         structured=structured,
-        interval=gathered(body, interval),
+        interval=gathered(body, client.settings["stream_interval"]),
         priority=body.priority or 0,
         cache_salt=body.cache_salt,
         user=named_user(body),

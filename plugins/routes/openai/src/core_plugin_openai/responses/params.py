@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from core.api import EngineClient
 from core.api.bodies import invalid
-from core_plugin_openai.params import SAME_NAME
 from core_plugin_openai.responses.protocol import ResponsesBody
 from core_plugin_openai.responses.tools import Tools
 from core_plugin_openai.structured import response_form
@@ -32,9 +32,13 @@ _REPEATED = (
 )
 
 
-def sampling(body: ResponsesBody) -> dict[str, Any]:
-    """Return the sampling parameters; without a limit the answer may be as long as the model allows."""
-    fields: dict[str, Any] = {name: getattr(body, name) for name in SAME_NAME}
+def sampling(client: EngineClient, body: ResponsesBody, sent: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the sampling parameters; without a limit the answer may be as long as the model allows.
+
+    Args:
+        sent: The body as it was sent.
+    """
+    fields = body.sampling(sent, client.plugin_fields)
     fields["max_tokens"] = body.max_output_tokens
     fields["logprobs"] = (body.top_logprobs or 0) if body.wants_logprobs else None
     fields["extra_args"] = body.vllm_xargs

@@ -49,14 +49,16 @@ DRAFT = (3, 9, 3, 11)
 
 
 def samples_are_accepted(subject: Subject) -> None:
-    """Its samples use arguments that the descriptor names, and `check` accepts them."""
+    """Its samples use arguments and sampling parameters that the descriptor names, and they are accepted."""
     samples, spec = subject.samples(LogitsSample), subject.spec(LogitsSpec)
     check = _check(subject)
-    if not samples and spec.args:
+    if not samples and (spec.args or spec.fields):
         subject.need_samples(LogitsSample)
     for sample in samples:
-        unknown = sorted(set(sample.args) - set(spec.args))
-        require(not unknown, f"'{sample.name}' uses {', '.join(unknown)}, which the descriptor's args lack")
+        unknown = sorted(sample.args.keys() - {*spec.args, *(one.name for one in spec.fields)})
+        require(not unknown, f"'{sample.name}' uses {', '.join(unknown)}, which the descriptor's args and fields lack")
+        for fault in _faults(spec, sample.args):
+            raise Failed(f"'{sample.name}': {fault}")
         try:
             check(sample.args)
         except ValueError as error:
@@ -79,6 +81,30 @@ def check_refuses_with_value_errors(subject: Subject) -> None:
     for sample in subject.samples(LogitsSample):
         for args in sample.refused:
             require(not _accepts(check, args), f"'{sample.name}': check accepts {dict(args)!r}")
+
+
+def fields_are_as_declared(subject: Subject) -> None:
+    """A row whose sampling parameters are at their defaults is left alone, and each works at the ends of its range."""
+    spec = subject.spec(LogitsSpec)
+    if not spec.fields:
+        raise NotApplicable("it declares no sampling parameters")
+    bench = LogitsBench(subject)
+    unsaid = Asked({}, PROMPTS[1])
+    if bench.admit(2, unsaid, anyway=True):
+        same = torch.equal(bench.apply([2])[0], bench.logits(2))
+        require(same, "its fields are at their defaults, which have no effect, and the row's logits change")
+    for field in spec.fields:
+        for value in [end for end in (field.low, field.high) if end is not None and field.fault(end) is None]:
+            bench = LogitsBench(subject)
+            if bench.admit(2, Asked({field.name: value}, PROMPTS[1])):
+                (found,) = bench.apply([2])
+                alive = bool(found.isfinite().any()) and not bool((found.isnan() | found.isposinf()).any())
+                require(alive, f"{field.name} = {value}, an end of its range: nothing can be chosen of the logits")
+
+
+def _faults(spec: LogitsSpec, args: Mapping[str, Any]) -> list[str]:
+    """Return what core refuses of a request's sampling parameters."""
+    return [fault for one in spec.fields if one.name in args and (fault := one.fault(args[one.name]))]
 
 
 def logits_stay_logits(subject: Subject) -> None:
@@ -280,6 +306,7 @@ def _accepts(check: Callable[[Mapping[str, Any]], None], args: Mapping[str, Any]
 CHECKS = (
     *checks(samples_are_accepted, check_refuses_with_value_errors),
     *checks(
+        fields_are_as_declared,
         logits_stay_logits,
         argmax_is_as_declared,
         rows_do_not_mix,

@@ -13,6 +13,7 @@ from torch import Tensor
 from core.api.descriptors import LogitsSpec
 from core.api.logits import LogitsContext, LogitsProcessor
 from core.engine.sampling import SamplingParams
+from core.worker.sampling.field_rows import FieldRows
 from core_testing.conformance.device_samples import LogitsSample
 from core_testing.conformance.outcome import Unavailable, require
 from core_testing.conformance.subject import Subject
@@ -47,6 +48,7 @@ class LogitsBench:
 
     Attributes:
         tokens: What `LogitsContext.tokens` is: `(ROWS, LONGEST + 1)` int32.
+        fields: What the rows' requests say of the processor's sampling parameters.
         counts: Output tokens of each row.
         lengths: Prompt and output tokens of each row.
     """
@@ -56,17 +58,25 @@ class LogitsBench:
         self.tokens = torch.zeros((ROWS, LONGEST + 1), dtype=torch.int32, device=self.device)
         self.counts = np.zeros(ROWS, np.int64)
         self.lengths = np.zeros(ROWS, np.int64)
-        context = LogitsContext(self.device, vocabulary, ROWS, self.tokens, some_options(subject))
+        self.fields = FieldRows.of(subject.spec(LogitsSpec), ROWS)
+        context = LogitsContext(self.device, vocabulary, ROWS, self.tokens, some_options(subject), self.fields.numbers)
         self.processor: LogitsProcessor = subject.impl()(context)
 
-    def admit(self, row: int, asked: Asked) -> bool:
-        """Give a row to a request; return whether it concerns the processor."""
+    def admit(self, row: int, asked: Asked, *, anyway: bool = False) -> bool:
+        """Give a row to a request; return whether it concerns the processor.
+
+        Args:
+            anyway: Ask the processor even about a request that leaves its sampling parameters as they are, as core does
+                not.
+        """
         ids = [token % self.vocabulary for token in (*asked.prompt, *asked.output)]
         self.tokens[row] = 0
         self.tokens[row, : len(ids)] = torch.tensor(ids, dtype=torch.int32)
         self.counts[row], self.lengths[row] = len(asked.output), len(ids)
         prompt = np.array(ids[: len(asked.prompt)], np.int32)
         before = prompt.copy()
+        if not self.fields.admit(row, asked.params) and not anyway:
+            return False
         concerned = self.processor.admit(row, asked.params, prompt)
         require(isinstance(concerned, bool), f"admit gives {concerned!r}, due is True or False")
         require(np.array_equal(prompt, before), "admit writes to the prompt")
@@ -105,7 +115,8 @@ def requests(subject: Subject) -> list[Asked]:
         Unavailable: It reads arguments, and no sample has any.
     """
     samples = subject.samples(LogitsSample)
-    if not samples and subject.spec(LogitsSpec).args:
+    spec = subject.spec(LogitsSpec)
+    if not samples and (spec.args or spec.fields):
         subject.need_samples(LogitsSample)
     given = [dict(sample.args) for sample in samples] or [{}]
     found = [

@@ -15,6 +15,7 @@ from core.api.descriptors import RouteSpec
 from core.api.errors import CoreError, EngineError, RequestError
 from core.api.operator import PauseMode
 from core.api.routes import RoutePlugin
+from core.api.sampling import SamplingField
 from core.api.tokenizer import Tokenizer
 from core.config.resolved import EngineConfig, Options, ServerOptions
 from core.engine.messages import Stats
@@ -71,6 +72,7 @@ class KitLLM:
     template_variables: frozenset[str] | None = None
     template_names: frozenset[str] = frozenset({"default"})
     grammar_kinds: frozenset[str] | None = None
+    plugin_fields: Mapping[str, SamplingField] = field(default_factory=dict)
     pooling: PoolingModel | None = None
 
     async def submit(self, request: GenerationRequest, *, delta: bool = False) -> OutputFeed:
