@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from core.api.kvspecs import KVSpec
+from core.api.sampling_params import SamplingParams
 from core.api.steps import StepResult
 from core.engine.blocks import BlockPool
 from core.engine.hashing import BlockHasher
@@ -28,7 +29,6 @@ from core.engine.messages import Add
 from core.engine.prefix import PrefixCache
 from core.engine.request import Request
 from core.engine.rows import RowTable
-from core.engine.sampling import SamplingParams
 from core.engine.scheduler import Scheduler
 from core.engine.settle import Settler
 from core.engine.step_budget import Limits

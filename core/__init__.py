@@ -12,7 +12,7 @@ __version__ = "0.1.0"
 """Core's version."""
 
 if TYPE_CHECKING:
-    from core.engine.sampling import SamplingParams
+    from core.api.sampling_params import SamplingParams
     from core.frontend.async_llm import AsyncLLM
     from core.frontend.beams.search import BeamSearchParams
     from core.frontend.llm import LLM
@@ -26,7 +26,7 @@ _LAZY = {
     "LLM": "core.frontend.llm",
     "PoolingParams": "core.frontend.pooling.results",
     "RequestOutput": "core.frontend.results",
-    "SamplingParams": "core.engine.sampling",
+    "SamplingParams": "core.api.sampling_params",
 }
 
 __all__ = [

@@ -93,8 +93,8 @@ RESULTS = MappingProxyType(
             "PoolingRequestOutput PoolingOutput EmbeddingOutput ClassificationOutput ScoringOutput "
             "EmbeddingRequestOutput ClassificationRequestOutput ScoringRequestOutput"
         ),
-        "core.engine.participants.grammars": "Grammar Thinking",
-        "core.engine.repetition": "RepetitionDetection",
+        "core.api.grammars": "Grammar Thinking",
+        "core.api.repetition": "RepetitionDetection",
     }
 )
 """Module -> types of it that the public names of `core` take or return."""

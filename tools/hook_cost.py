@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from core.api.requests import RequestDraft
-from core.engine.sampling import SamplingParams
+from core.api.sampling_params import SamplingParams
 from core.plugins.catalog import Entry
 from core.plugins.hooks import Hooks
 

@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 
     from core.api.attention import BatchView
     from core.api.requests import Caller
+    from core.api.sampling_params import SamplingParams
     from core.api.steps import StepPlan, StepResult
     from core.api.tokenizer import Tokenizer
-    from core.engine.sampling import SamplingParams as SamplingParams
 
 Stat = int | list[int]
 """A figure, or figures by place."""

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from core.api.kvspecs import KVSpec
-from core.engine.sampling import SamplingParams
+from core.api.sampling_params import SamplingParams
 
 
 @dataclass(slots=True)
@@ -42,6 +42,12 @@ class BlockUpdate:
     """Ragged change of the block tables of one cache group.
 
     Row `rows[i]` gets `blocks[offsets[i]:offsets[i + 1]]` from column `starts[i]` on.
+
+    Attributes:
+        rows: `(n,)` int32.
+        starts: `(n,)` int32, columns.
+        offsets: `(n + 1,)` int32, from 0 to the number of blocks.
+        blocks: int32, those of all rows behind each other.
     """
 
     rows: np.ndarray

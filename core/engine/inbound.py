@@ -9,8 +9,8 @@ from typing import Any, Generic, TypeVar
 import msgspec
 import numpy as np
 
+from core.api.sampling_params import SamplingParams
 from core.engine.messages import Add, CallResult, Failed, FromEngine, Logprobs, Outputs
-from core.engine.sampling import SamplingParams
 
 logger = logging.getLogger(__name__)
 

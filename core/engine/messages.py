@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from core.api.requests import Caller
-from core.engine.sampling import SamplingParams
+from core.api.sampling_params import SamplingParams
 
 # Ranges are checked where a message is decoded.
 Count = Annotated[int, msgspec.Meta(ge=0)]

@@ -6,8 +6,8 @@ from enum import Enum, auto
 
 import numpy as np
 
+from core.api.sampling_params import SamplingParams
 from core.engine.messages import Add
-from core.engine.sampling import SamplingParams
 
 Needs = frozenset[tuple[int, int]]
 """Ordered blocks whose arrival is not known yet, as `(number of the step, block)`."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from core.api.sampling_params import SamplingParams
 from core.engine.messages import Add
-from core.engine.sampling import SamplingParams
 from core.frontend.inputs import Prepared
 
 _SEED_LIMIT = 2**63

@@ -12,11 +12,11 @@ from typing import Any
 
 from core.api.errors import EngineError, RequestError
 from core.api.requests import Caller
+from core.api.sampling_params import SamplingParams
 from core.api.tokenizer import Tokenizer
 from core.config.resolved import Options
 from core.engine.client import AsyncEngine
 from core.engine.messages import Call, Outputs, Stats, ToEngine
-from core.engine.sampling import SamplingParams
 from core.frontend.beams.search import BeamSearchParams
 from core.frontend.beams.stream import beam_stream
 from core.frontend.caller import NOBODY

@@ -11,8 +11,8 @@ from core.api.descriptors import ParticipantSpec
 from core.api.errors import CoreError, PluginError, RequestError
 from core.api.participants import FrontParticipant, FrontSetup
 from core.api.requests import Caller
+from core.api.sampling_params import SamplingParams
 from core.engine.parts import restored
-from core.engine.sampling import SamplingParams
 from core.plugins.boot import ActivePlugins
 from core.plugins.drivers import describe
 from core.plugins.faults import Faults

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from core.api.errors import RequestError
+from core.api.sampling_params import SamplingParams
 from core.api.tokenizer import Tokenizer, extras_of
-from core.engine.sampling import SamplingParams
 from core.frontend.prompts import (
     Given,
     PromptIds,

@@ -11,12 +11,12 @@ from typing import Any, Self, TypeVar, cast
 
 from core.api.errors import CoreError, EngineError, RequestError
 from core.api.requests import Caller
+from core.api.sampling_params import SamplingParams
 from core.api.tokenizer import Tokenizer
 from core.config.resolved import EngineConfig
 from core.engine.client import SyncEngine
 from core.engine.messages import Abort, Call, CallResult, FromEngine, Outputs
 from core.engine.profile import Profile, Timer, untimed
-from core.engine.sampling import SamplingParams
 from core.frontend.answering.chat import chat_answer
 from core.frontend.answering.message import message_of
 from core.frontend.answering.parsing import AnswerParser, chosen_parser

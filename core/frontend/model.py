@@ -12,12 +12,12 @@ from core.api.errors import CheckpointError, ConfigError, RequestError
 from core.api.io_processors import IOContext
 from core.api.requests import Caller
 from core.api.sampling import SamplingField
+from core.api.sampling_params import SamplingParams
 from core.api.sampling_table import FROM_MODEL
 from core.api.tokenizer import Tokenizer, extras_of
 from core.api.weights import CheckpointInfo, CheckpointReader
 from core.config.resolved import EngineConfig
 from core.engine.messages import Ready
-from core.engine.sampling import SamplingParams
 from core.frontend.conversation import Conversation, check_template_args
 from core.frontend.inputs import InputProcessor, Prepared
 from core.frontend.plugged import FrontPlugins

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from core.api.errors import RequestError
+from core.api.sampling_params import SamplingParams
 from core.api.tokenizer import Tokenizer
 from core.engine.messages import Add, Finished, Logprobs, Outputs
-from core.engine.sampling import SamplingParams
 from core.frontend.adding import add_message, sequence_params
 from core.frontend.detokenizer import SequenceText
 from core.frontend.inputs import Prepared

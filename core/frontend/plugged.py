@@ -11,8 +11,8 @@ from core.api.errors import RequestError
 from core.api.io_processors import IOContext, IOProcessor
 from core.api.requests import Caller, Reject, RequestDraft, RequestPatch
 from core.api.sampling import SamplingField
+from core.api.sampling_params import SamplingParams
 from core.api.sinks import StatSink
-from core.engine.sampling import SamplingParams
 from core.frontend.halves import FrontHalves
 from core.frontend.sinks import StatSinks
 from core.plugins.boot import ActivePlugins, enter

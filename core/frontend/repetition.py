@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from core.engine.repetition import RepetitionDetection
+from core.api.repetition import RepetitionDetection
 
 REASON = "repetition"
 """Finish reason of a sequence that was ended for it."""

@@ -9,8 +9,8 @@ from typing import Any
 
 from core.api.errors import RequestError
 from core.api.requests import Caller
+from core.api.sampling_params import SamplingParams
 from core.api.sampling_table import FROM_MODEL
-from core.engine.sampling import SamplingParams
 from core.frontend.beams.outputs import BeamRules
 from core.frontend.caller import NOBODY
 from core.frontend.conversation import Conversation

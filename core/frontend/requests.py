@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from core.api.sampling_params import SamplingParams
 from core.engine.messages import Logprobs
-from core.engine.sampling import SamplingParams
 from core.frontend.detokenizer import SequenceText
 from core.frontend.inputs import Prepared
 from core.frontend.logprobs import LogprobReader

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from core.api.errors import EngineError
 from core.api.sampling import SamplingField
+from core.api.sampling_params import SamplingParams
 from core.api.tokenizer import Tokenizer
 from core.config.resolved import EngineConfig
-from core.engine.sampling import SamplingParams
 from core.frontend.engine_link import EngineLink
 from core.frontend.model import FrontModel
 from core.frontend.pooling.model import PoolingModel

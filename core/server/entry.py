@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from core.api.errors import RequestError
-from core.engine.sampling import SamplingParams
+from core.api.sampling_params import SamplingParams
 from core.frontend.answering.chat import ChatAnswer, chat_answer
 from core.frontend.prompts import PromptIds
 from core.frontend.request import GenerationRequest, renamed, spelling

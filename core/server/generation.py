@@ -8,8 +8,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
 
+from core.api.sampling_params import SamplingParams
 from core.api.serving import Usage
-from core.engine.sampling import SamplingParams
 from core.frontend.gather import GatheredFeed
 from core.frontend.output_stream import OutputFeed
 from core.frontend.request import GenerationRequest

@@ -12,11 +12,11 @@ from core.api.kinds import AskChosen, Chosen, Kind, nobody
 from core.api.pooling import Pooled, Pooler, PoolRequest
 from core.api.routes import GeneratedText
 from core.api.sampling import SamplingField, SamplingView
+from core.api.sampling_params import SamplingParams
 from core.api.serving import ChatRequest, TextRequest
 from core.api.sinks import EngineStats
 from core.api.tokenizer import Tokenizer
 from core.api.tool_servers import ToolServers
-from core.engine.sampling import SamplingParams
 from core.frontend.pooling.model import does_not_generate
 from core.frontend.request import GenerationRequest, sampling_params
 from core.frontend.sinks import engine_stats

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from core.api.sampling_params import SamplingParams
 from core.api.serving import TokenScore
 from core.api.tokenizer import Tokenizer, token_bytes
-from core.engine.sampling import SamplingParams
 from core.frontend.results import CompletionOutput, Logprob
 
 LOWEST = -9999.0

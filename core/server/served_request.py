@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from core.api.errors import RequestError
+from core.api.grammars import Grammar, schema_grammar, structured_output
+from core.api.sampling_params import SamplingParams
 from core.api.serving import AnswerRequest, ChatRequest, TextRequest
-from core.engine.participants.grammars import Grammar, schema_grammar, structured_output
-from core.engine.sampling import SamplingParams
 from core.frontend.answering.parsing import thinking_switches
 from core.frontend.beams.outputs import BeamRules
 from core.frontend.conversation import Conversation

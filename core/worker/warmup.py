@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from core.api.sampling_params import SamplingParams
 from core.api.steps import BlockUpdate, NewRow, StepPlan, StepResult
-from core.engine.sampling import SamplingParams
 
 PROMPT_TOKENS = 16
 DECODE_STEPS = 2

@@ -18,8 +18,8 @@ import core.api as api
 from core import LLM, SamplingParams
 from core.api import hooks as specifications
 from core.api.descriptors import DESCRIPTORS, Descriptor
+from core.api.sampling_params import Grammar
 from core.cli import main as cli
-from core.engine.sampling import Grammar
 from core.plugins.drivers import load_descriptors, load_impl
 from core.plugins.hooks import Hooks
 from core.plugins.kinds import HOOKS_GROUP, KINDS
@@ -123,7 +123,8 @@ NAMED = re.compile(r"^```(?:toml|python)\n# (\S+\.(?:toml|py))\n(.*?)^```$", re.
 def built(tmp_path_factory, fresh_environment):
     """Page -> the wheel of its example: the files of the page, built as pip builds them."""
     root, found = tmp_path_factory.mktemp("examples"), {}
-    pages = {page.stem: FILES.findall(page.read_text()) for page in PAGES.glob("*.md") if page.stem != "README"}
+    pages = {page.stem: FILES.findall(page.read_text()) for page in PAGES.glob("*.md")}
+    pages = {page: files for page, files in pages.items() if files}  # that of kinds is among the example plugins
     pages["README"] = NAMED.findall((ROOT / "README.md").read_text())
     for page, files in pages.items():
         for name, text in files:

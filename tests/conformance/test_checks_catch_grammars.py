@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from core.api.grammars import MAX_GRAMMAR_CHARS
 from core.api.structured import GRAMMAR_KINDS
-from core.engine.participants.grammars import MAX_GRAMMAR_CHARS
 from core_testing.conformance import HOSTILE, Level
 from core_testing.conformance.tools.hostile_grammars import MOST_BYTES
 

@@ -10,8 +10,8 @@ from core_plugin_openai.manifest import OPENAI
 from core_plugin_openai.routes import OpenAIRoutes
 
 from core import LLM, BeamSearchParams
+from core.api.sampling_params import SamplingParams
 from core.config.resolved import Options
-from core.engine.sampling import SamplingParams
 from core.frontend.async_llm import AsyncLLM
 from core.frontend.beams.outputs import BeamRules
 from core.frontend.request import GenerationRequest

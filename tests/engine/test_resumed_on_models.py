@@ -7,11 +7,11 @@ from contextlib import closing
 import numpy as np
 import pytest
 
+from core.api.sampling_params import SamplingParams
 from core.boot import resolve
 from core.config.resolved import KVOptions, ModelOptions, Options, RuntimeOptions, SelectOptions
 from core.engine.client import open_sync
 from core.engine.messages import Add
-from core.engine.sampling import SamplingParams
 from core_testing.tinymodels import tiny_llama
 
 PROMPT = [5, 9, 14, 3, 3, 77, 8]

@@ -8,7 +8,7 @@ import pytest
 
 from core import LLM, SamplingParams
 from core.api import RequestError
-from core.engine.sampling import Grammar
+from core.api.sampling_params import Grammar
 
 OPTIONS = {"dtype": "float32", "num_blocks": 60, "structured_output": "words"}
 CHOICES = [[11, 12, 13], [11, 31, 63, 64], [95, 94]]

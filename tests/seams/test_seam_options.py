@@ -8,8 +8,8 @@ import pytest
 
 from core import LLM, SamplingParams
 from core.api import CoreError, IOContext
+from core.api.grammars import Grammar
 from core.cli.main import main
-from core.engine.participants.grammars import Grammar
 from core.frontend.plugged import FrontPlugins
 from core.plugins.boot import enter
 from core.plugins.kinds import KINDS

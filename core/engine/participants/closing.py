@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from core.api.grammars import MAX_GRAMMAR_CHARS, Grammar
 from core.api.structured import grammar_json
-from core.engine.participants.grammars import MAX_GRAMMAR_CHARS, Grammar
 from core.engine.participants.schema_tree import (
     ALTERNATIVES,
     SAYS_MORE,

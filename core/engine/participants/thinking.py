@@ -8,9 +8,9 @@ from enum import Enum, auto
 
 import numpy as np
 
+from core.api.grammars import Thinking
 from core.api.structured import GrammarMatcher
 from core.api.tokenizer import Tokenizer
-from core.engine.participants.grammars import Thinking
 
 _TAIL = 64
 

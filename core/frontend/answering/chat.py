@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from core.api.parsers import ParserContext
+from core.api.sampling_params import SamplingParams
 from core.api.tokenizer import Tokenizer
-from core.engine.sampling import SamplingParams
 from core.frontend.answering.forcing import enforced
 from core.frontend.answering.parsing import AnswerParser, calls_before
 from core.frontend.answering.reader import AnswerReader

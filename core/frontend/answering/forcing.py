@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from core.api.errors import RequestError
+from core.api.grammars import Grammar, Thinking
 from core.api.parsers import CallGrammar, ParserContext
-from core.engine.participants.grammars import Grammar, Thinking
-from core.engine.sampling import SamplingParams
+from core.api.sampling_params import SamplingParams
 from core.frontend.answering.parsing import AnswerParser, CallRules
 from core.frontend.conversation import Conversation
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from core.api.errors import RequestError
+from core.api.grammars import Thinking
 from core.api.parsers import ParserContext
+from core.api.sampling_params import SamplingParams
 from core.api.tokenizer import Tokenizer
-from core.engine.participants.grammars import Thinking
-from core.engine.sampling import SamplingParams
 from core.frontend.answering.parsing import AnswerParser
 from core.frontend.thinking import ThinkingMarks
 

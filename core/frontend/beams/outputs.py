@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from core.api.errors import RequestError
+from core.api.sampling_params import SamplingParams
 from core.api.sampling_table import fields_of
 from core.api.tokenizer import Tokenizer
-from core.engine.sampling import SamplingParams
 from core.frontend.beams.search import Beam, BeamSearch, BeamSearchParams, Position
 from core.frontend.detokenizer import SequenceText
 from core.frontend.results import CompletionOutput, Logprob

@@ -12,7 +12,7 @@ from typing import Literal
 
 from core.api.errors import RequestError
 from core.api.sampling import MAX_LOGPROBS
-from core.engine.sampling import SamplingParams
+from core.api.sampling_params import SamplingParams
 from core.frontend.results import Logprob
 
 Position = Mapping[int, Logprob]

@@ -10,8 +10,8 @@ import numpy as np
 
 from core.api.errors import CoreError, EngineError, RequestError
 from core.api.requests import Caller
+from core.api.sampling_params import SamplingParams
 from core.engine.messages import Add, Finished, Outputs
-from core.engine.sampling import SamplingParams
 from core.engine.tasks.pool import NAME, Vector
 from core.frontend.caller import NOBODY
 from core.frontend.pooling.inputs import PoolingPrompt

@@ -6,8 +6,8 @@ from operator import attrgetter
 
 import numpy as np
 
+from core.api.sampling_params import SamplingParams
 from core.api.sampling_table import fields_of
-from core.engine.sampling import SamplingParams
 from core.ops.sampling import TEMPERATURE, TOP_K
 from core.worker.sampling.batch import Feature
 

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from core.api.sampling_params import SamplingParams
 from core.api.sampling_table import fields_of
-from core.engine.sampling import SamplingParams
 from core.worker.sampling.batch import Feature, SampleBatch
 from core.worker.transfers import Transfers
 

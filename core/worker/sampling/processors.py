@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 from torch import Tensor
 
-from core.engine.sampling import SamplingParams
+from core.api.sampling_params import SamplingParams
 from core.worker.sampling.batch import SampleBatch
 from core.worker.transfers import Transfers
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 
+from core.api.sampling_params import SamplingParams
 from core.boot import resolve
 from core.config.resolved import KVOptions, ModelOptions, Options, RuntimeOptions
 from core.engine.client import open_sync
 from core.engine.messages import Add
-from core.engine.sampling import SamplingParams
 from core.layers.experts import Router
 from core.worker.graphs import GraphedForward
 from core_testing.families import logits_of

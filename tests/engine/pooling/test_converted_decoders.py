@@ -119,8 +119,8 @@ def test_a_model_that_keeps_nothing_has_nothing_to_store(encoder):
 
 def test_an_engine_tells_which_kind_of_request_it_takes(encoder, opened):
     """What a front end of somebody else's might send."""
+    from core.api.sampling_params import SamplingParams
     from core.engine.messages import Add, Outputs
-    from core.engine.sampling import SamplingParams
 
     directory, _ = encoder()
     llm = opened(directory)

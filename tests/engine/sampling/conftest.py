@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+from core.api.sampling_params import SamplingParams
 from core.api.steps import NewRow
-from core.engine.sampling import SamplingParams
 from core.worker.rows import RowTable
 from core.worker.sampling.batch import SampleBatch
 from core.worker.sampling.sampler import Sampler

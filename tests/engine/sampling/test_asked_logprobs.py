@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from core.api.errors import RequestError
-from core.engine.sampling import SamplingParams
+from core.api.sampling_params import SamplingParams
 
 
 def test_named_tokens_stand_behind_the_sampled_one(bench, logits):

@@ -6,7 +6,7 @@ import pytest
 
 from core import LLM, SamplingParams
 from core.api.errors import RequestError
-from core.engine.participants.grammars import Thinking
+from core.api.grammars import Thinking
 
 PROMPT = {"prompt_token_ids": [5, 9, 14, 3, 3, 77, 8]}
 END = " and then"

@@ -12,13 +12,13 @@ from core_plugin_llguidance.backend import LLGuidance
 from core_plugin_xgrammar.backend import XGrammar
 
 from core.api import StructuredContext
+from core.api.grammars import Grammar
 from core.boot import resolve
 from core.engine.participants.compiling.child import Order
 from core.engine.participants.compiling.memory import footprint
 from core.engine.participants.compiling.pool import CompilePool, Compiler, PoolLimits
 from core.engine.participants.compiling.remote import CompilerProcess, IsolatedCompiler
 from core.engine.participants.compiling.turn import AbandonedError, BrokenCompilerError, Turn
-from core.engine.participants.grammars import Grammar
 from core.frontend.overrides import options_with
 
 BACKENDS = {"xgrammar": XGrammar, "llguidance": LLGuidance}

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from core import LLM, SamplingParams
 from core.api.errors import RequestError
-from core.engine.participants.grammars import Grammar, Thinking
+from core.api.grammars import Grammar, Thinking
 
 OPTIONS = {"dtype": "float32", "num_blocks": 200, "max_num_seqs": 16}
 PROMPT = {"prompt_token_ids": [5, 9, 14, 3, 3, 77, 8]}

@@ -6,8 +6,8 @@ import torch
 from core_plugin_torch_sdpa.backend import TorchSdpaBackend
 
 from core.api.attention import AttentionContext, AttentionSite
+from core.api.sampling_params import SamplingParams
 from core.api.steps import BlockUpdate, NewRow, StepPlan
-from core.engine.sampling import SamplingParams
 from core.layers.attention import AttentionModule
 from core.layers.guard import LayerContext
 from core.worker.rows import RowTable

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from core.api.participants import SampledStep
+from core.api.sampling_params import SamplingParams
 from core.api.steps import BlockUpdate, NewRow, StepPlan, StepResult
 from core.engine.participants.drafts import Drafted
-from core.engine.sampling import SamplingParams
 from core.worker.participants.drafts import DraftsParticipant, MirroredDrafts
 
 VOCAB, ROWS, WIDTH = 50, 4, 30

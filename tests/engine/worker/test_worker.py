@@ -11,10 +11,10 @@ from core_plugin_torch_sdpa.backend import TorchSdpaBackend
 from core.api.attention import AttentionContext
 from core.api.errors import EngineError, PluginError
 from core.api.platform import MemorySnapshot, Platform
+from core.api.sampling_params import SamplingParams
 from core.api.steps import BlockUpdate, NewRow, StepPlan
 from core.api.weights import WeightManifest
 from core.config.resolved import KVOptions, Options, SchedulerOptions
-from core.engine.sampling import SamplingParams
 from core.layers.guard import Owners
 from core.layers.kernels import KernelTable
 from core.layers.taps import Taps

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from core.api.participants import Participant
+from core.api.sampling_params import SamplingParams
 from core.engine.blocks import BlockPool
 from core.engine.hashing import BlockHasher
 from core.engine.latency import LatencyTarget
@@ -20,7 +21,6 @@ from core.engine.participants.stages import Stages
 from core.engine.prefix import PrefixCache
 from core.engine.request import Request
 from core.engine.rows import RowTable
-from core.engine.sampling import SamplingParams
 from core.engine.scheduler import Scheduler
 from core.engine.snapshots import Snapshots
 from core.engine.step_budget import Limits

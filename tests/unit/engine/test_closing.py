@@ -9,9 +9,9 @@ import threading
 import jsonschema
 import pytest
 
+from core.api.grammars import Grammar, structured_output
 from core.engine.participants.closing import close_objects, compiled_value
 from core.engine.participants.compiling.pool import CompilePool, Compiler, PoolLimits
-from core.engine.participants.grammars import Grammar, structured_output
 
 INTEGER = {"type": "integer"}
 SHUT = {"additionalProperties": False}

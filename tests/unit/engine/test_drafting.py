@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from core.api.grammars import Grammar
 from core.api.participants import Participant
 from core.api.steps import StepResult, TopLogprobs
-from core.engine.participants.grammars import Grammar
 from core.engine.participants.stages import Stages
 from core_testing.arithmetic import generate
 

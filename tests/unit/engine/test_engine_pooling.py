@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from core.api.errors import EngineError
+from core.api.sampling_params import SamplingParams
 from core.api.steps import StepResult
 from core.engine.blocks import BlockPool
 from core.engine.hashing import BlockHasher
@@ -11,7 +12,6 @@ from core.engine.messages import Add, Finished
 from core.engine.prefix import PrefixCache
 from core.engine.request import Request
 from core.engine.rows import RowTable
-from core.engine.sampling import SamplingParams
 from core.engine.scheduler import Scheduler
 from core.engine.settle import Settler
 from core.engine.step_budget import Limits

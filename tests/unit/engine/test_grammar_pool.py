@@ -10,11 +10,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from core.api.grammars import Grammar
 from core.engine.participants.compiling.effort import EASY, effort
 from core.engine.participants.compiling.line import Line
 from core.engine.participants.compiling.pool import EASY_SECONDS, CompilePool, Compiler, PoolLimits
 from core.engine.participants.compiling.turn import AbandonedError, BrokenCompilerError, OutOfTimeError
-from core.engine.participants.grammars import Grammar
 
 KINDS = frozenset({"choice", "regex"})
 

@@ -7,6 +7,7 @@ import random
 import msgspec
 import pytest
 
+from core.api.sampling_params import SamplingParams
 from core.engine.inbound import Inbound, possible, read_from_engine
 from core.engine.messages import (
     Abort,
@@ -25,7 +26,6 @@ from core.engine.messages import (
     Stats,
     ToEngine,
 )
-from core.engine.sampling import SamplingParams
 
 ERROR = {"code": "CORE-E100", "message": "broken."}
 GOOD = {

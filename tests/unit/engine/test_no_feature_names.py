@@ -15,7 +15,6 @@ OWNERS = {"participants", "tasks"}
 """Folders whose files are the features."""
 
 ASSEMBLY = "makes participants of the plan's plugins, a kind each"
-PARAMETERS = "what a request may say of its output: parameters, which travel whole"
 WORDS: dict[str, dict[str, str]] = {
     "pooling": {},
     "pooled": {},
@@ -28,11 +27,10 @@ WORDS: dict[str, dict[str, str]] = {
     "audio": {},
     "video": {},
     "draft model": {},
-    "grammar": {"core/engine/sampling.py": PARAMETERS},
-    "grammars": {"core/engine/sampling.py": PARAMETERS},
+    "grammar": {},
+    "grammars": {},
     "structured": {
         "core/engine/assembly.py": ASSEMBLY,
-        "core/engine/sampling.py": PARAMETERS,
         "core/worker/assembly.py": ASSEMBLY,
     },
     "mask": {

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from core.api.grammars import Grammar
 from core.engine.participants.compiling.pool import CompilePool, Compiler, PoolLimits
-from core.engine.participants.grammars import Grammar
 from core.engine.participants.structured import StructuredParticipant
 from core_testing.arithmetic import generate, next_token
 

@@ -7,10 +7,10 @@ import threading
 import numpy as np
 import pytest
 
+from core.api.grammars import Grammar
 from core.engine.loop import EngineLoop
 from core.engine.participants.compiling.pool import CompilePool, Compiler, PoolLimits
 from core.engine.participants.compiling.trial import begin
-from core.engine.participants.grammars import Grammar
 from core.engine.participants.structured import StructuredParticipant
 from core.plugins.handed import Handed
 from core_testing.arithmetic import generate, next_token

@@ -194,7 +194,7 @@ def test_a_part_of_a_pooling_request_arrives_whole(message_of):
 
 @pytest.fixture
 def message_of():
-    from core.engine.sampling import SamplingParams
+    from core.api.sampling_params import SamplingParams
 
     return lambda **fields: Add(handle=1, prompt=bytes(4), params=SamplingParams(), **fields)
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from core.api.errors import RequestError
+from core.api.grammars import Thinking
+from core.api.sampling_params import SamplingParams
 from core.engine.participants.compiling.pool import CompilePool, PoolLimits
-from core.engine.participants.grammars import Thinking
 from core.engine.participants.structured import StructuredParticipant
 from core.engine.participants.thinking import ThoughtLimit, last_place
-from core.engine.sampling import SamplingParams
 from core_testing.arithmetic import ArithmeticExecutor, ArithmeticWorker, generate, next_token
 
 VOCAB = 97

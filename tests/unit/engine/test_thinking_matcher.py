@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from core.engine.participants.grammars import Thinking
+from core.api.grammars import Thinking
 from core.engine.participants.thinking import ThinkingMatcher
 
 PIECES = ["<eos>", "<think>", "</think>", "a", "b", "</th", "ink>", "x"]

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from core.api.errors import EngineError
+from core.api.sampling_params import SamplingParams
 from core.api.steps import BlockUpdate, NewRow, StepPlan, StepResult, TopLogprobs, WorkerInfo
 from core.api.wire import MessageDecoder, encode_message
-from core.engine.sampling import SamplingParams
 
 PLANS: MessageDecoder[StepPlan] = MessageDecoder(StepPlan)
 RESULTS: MessageDecoder[StepResult] = MessageDecoder(StepResult)

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from core.api.errors import RequestError
-from core.engine.sampling import SamplingParams
+from core.api.sampling_params import SamplingParams
 from core.frontend.batching import BATCH_CHARS, INLINE_CHARS, TURN_CHARS, TextBatcher
 from core.frontend.conversation import Conversation
 from core.frontend.prompts import Truncation

@@ -8,8 +8,8 @@ from array import array
 import pytest
 
 from core.api.errors import RequestError
+from core.api.sampling_params import SamplingParams
 from core.api.tokenizer import TokenizerExtras
-from core.engine.sampling import SamplingParams
 from core.frontend.inputs import InputProcessor
 from core.frontend.prompts import prompt_ids
 from core.frontend.request import GenerationRequest

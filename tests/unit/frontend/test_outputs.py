@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import core.frontend.outputs as outputs_module
 from core.api.errors import RequestError
+from core.api.sampling_params import SamplingParams
 from core.engine.messages import Finished, Logprobs, Outputs, Started
-from core.engine.sampling import SamplingParams
 from core.frontend.inputs import InputProcessor
 from core.frontend.outputs import OutputProcessor
 from core.frontend.request import GenerationRequest

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from core.api.errors import RequestError
-from core.engine.sampling import RepetitionDetection, SamplingParams
+from core.api.sampling_params import RepetitionDetection, SamplingParams
 from core.frontend.repetition import RepetitionScanner
 
 

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, processors
 
 from core.api.errors import ConfigError, RequestError
+from core.api.sampling_params import Grammar, SamplingParams
 from core.api.serving import ToolChoice
 from core.config.flags import add_option_flags, to_argv
 from core.config.load import load_options
 from core.config.parser import CoreParser
 from core.engine.messages import Add
-from core.engine.sampling import Grammar, SamplingParams
 from core.frontend.conversation import Conversation, conversation_of
 from core.frontend.overrides import options_with
 from core.frontend.prompts import Truncation

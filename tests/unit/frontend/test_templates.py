@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from core.api.errors import CheckpointError, ConfigError, RequestError
-from core.engine.sampling import SamplingParams
+from core.api.sampling_params import SamplingParams
 from core.frontend import templates
 from core_tokenizers.fast import FastTokenizer
 

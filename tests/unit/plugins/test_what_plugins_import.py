@@ -17,16 +17,24 @@ MORE = {
 """Who imports something else of core, and why."""
 
 
+def modules_of(file: Path) -> set[str]:
+    """Return the modules that a source file imports."""
+    found = set()
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module)
+    return found
+
+
 def imported(project: str) -> set[str]:
     """Return the modules of core that a project imports, but for the kit in its `conformance.py`."""
     found = set()
     for file in (ROOT / project / "src").rglob("*.py"):
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            names += [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
-            own = [name for name in names if name.split(".")[0] in ("core", "core_testing")]
-            kit = file.name == "conformance.py"
-            found |= {name for name in own if not (kit and name.startswith("core_testing"))}
+        own = {name for name in modules_of(file) if name.split(".")[0] in ("core", "core_testing")}
+        kit = file.name == "conformance.py"
+        found |= {name for name in own if not (kit and name.startswith("core_testing"))}
     return found
 
 
@@ -34,3 +42,17 @@ def imported(project: str) -> set[str]:
 def test_a_plugin_imports_the_public_interface_alone(project):
     others = {name for name in imported(project) if name != "core.api" and not name.startswith("core.api.")}
     assert bool(others) == (project in MORE), f"{project} imports {sorted(others)}"
+
+
+KINDS = "core.plugins.kinds"
+"""The table of core's kinds, of which `core.api.versions` makes that of the API integers when it is asked."""
+
+
+def test_the_public_interface_imports_nothing_else_of_core_not_even_for_types():
+    found = {
+        f"{file.name}: {name}"
+        for file in (ROOT / "core" / "api").glob("*.py")
+        for name in modules_of(file)
+        if name.startswith("core.") and not name.startswith("core.api")
+    }
+    assert found == {f"versions.py: {KINDS}"}

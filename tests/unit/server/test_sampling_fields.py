@@ -14,8 +14,8 @@ from pydantic import ValidationError
 
 from core.api import SAMPLING_FIELDS, RequestError, SamplingField
 from core.api.bodies import BodyPart, SamplingBody
+from core.api.sampling_params import SamplingParams
 from core.api.sampling_table import FROM_MODEL, fields_of
-from core.engine.sampling import SamplingParams
 
 ROOT = Path(__file__).parents[3]
 OF_PYTHON = {"bad_token_ids", "detokenize", "extra_args", "grammar", "thinking"}

@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
+from core.api.grammars import Grammar, Thinking
 from core.api.parsers import ThinkingTags
-from core.engine.participants.grammars import Grammar, Thinking
-from core.engine.repetition import RepetitionDetection
-from core.engine.sampling import SamplingParams
+from core.api.repetition import RepetitionDetection
+from core.api.sampling_params import SamplingParams
 from core.frontend.answering.parsing import AnswerParser
 from core.frontend.answering.thinking import after_thinking
 

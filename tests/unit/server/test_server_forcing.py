@@ -13,9 +13,9 @@ from core_plugin_parsers_reasoning.families import THINK_FIRST
 from core_plugin_parsers_reasoning.manifest import DEEPSEEK_R1
 
 from core.api import ParserContext, Reasoning, RequestError, ToolArguments, ToolStart
+from core.api.grammars import Grammar
+from core.api.sampling_params import SamplingParams
 from core.api.serving import ToolChoice
-from core.engine.participants.grammars import Grammar
-from core.engine.sampling import SamplingParams
 from core.frontend.answering.forcing import enforced
 from core.frontend.answering.parsing import answer_parser, calls_before
 from core.frontend.conversation import Conversation

@@ -9,9 +9,9 @@ from core_plugin_openai.protocol import ChatBody, CompletionBody
 from core_plugin_openai.structured import requested_form
 
 from core.api import RequestError
+from core.api.grammars import Grammar, Thinking
 from core.api.parsers import ParserContext, ThinkingTags
-from core.engine.participants.grammars import Grammar, Thinking
-from core.engine.sampling import SamplingParams
+from core.api.sampling_params import SamplingParams
 from core.frontend.answering.parsing import AnswerParser
 from core.frontend.answering.thinking import after_thinking
 from core.server.served_request import grammar_of

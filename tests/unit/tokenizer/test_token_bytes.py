@@ -10,8 +10,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from core.api import token_bytes
+from core.api.sampling_params import SamplingParams
 from core.boot import resolve
-from core.engine.sampling import SamplingParams
 from core.frontend.overrides import options_with
 from core.frontend.results import Logprob
 from core.server.scores import ScoredTokens

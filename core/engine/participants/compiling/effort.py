@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
-from core.engine.participants.grammars import JSON_KINDS, Grammar
+from core.api.grammars import JSON_KINDS, Grammar
 
 EASY = 16 * 1024
 """Effort up to which a grammar is easy: the worker that is kept for such takes it."""

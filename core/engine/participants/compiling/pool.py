@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
+from core.api.grammars import Grammar
 from core.api.structured import CompiledGrammar
 from core.engine.participants.compiling.effort import EASY, effort
 from core.engine.participants.compiling.line import Line
 from core.engine.participants.compiling.turn import AbandonedError, BrokenCompilerError, OutOfTimeError, Turn
-from core.engine.participants.grammars import Grammar
 
 logger = logging.getLogger(__name__)
 

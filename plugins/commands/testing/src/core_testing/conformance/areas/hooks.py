@@ -17,9 +17,9 @@ from core.api.patches import Problem
 from core.api.products import ProductPlace
 from core.api.quantization import LayerSite
 from core.api.requests import Caller, RequestDraft, RequestPatch
+from core.api.sampling_params import SamplingParams
 from core.config.fields import without_secrets
 from core.config.resolved import Options
-from core.engine.sampling import SamplingParams
 from core.plugins.contracts import PRODUCT
 from core.plugins.handed import ATTENTION_LAYER, Handed
 from core.plugins.hooks import Hooks

@@ -9,6 +9,7 @@ import numpy as np
 
 from core.api.executors import Executor
 from core.api.requests import Caller
+from core.api.sampling_params import SamplingParams
 from core.api.schedulers import SchedulerPolicy
 from core.engine.blocks import BlockPool
 from core.engine.hashing import BlockHasher
@@ -18,7 +19,6 @@ from core.engine.participants.stages import Stages
 from core.engine.prefix import PrefixCache
 from core.engine.request import Request
 from core.engine.rows import RowTable
-from core.engine.sampling import SamplingParams
 from core.engine.scheduler import Scheduler
 from core.engine.step_budget import Limits
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from core.api.descriptors import LogitsSpec
 from core.api.logits import LogitsContext, LogitsProcessor
-from core.engine.sampling import SamplingParams
+from core.api.sampling_params import SamplingParams
 from core.worker.sampling.field_rows import FieldRows
 from core_testing.conformance.device_samples import LogitsSample
 from core_testing.conformance.outcome import Unavailable, require

@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 
 from core.api.errors import RequestError
+from core.api.grammars import Grammar as Grammar
+from core.api.grammars import Thinking as Thinking
+from core.api.grammars import structured_output
+from core.api.repetition import RepetitionDetection as RepetitionDetection
+from core.api.repetition import repetition_of
 from core.api.sampling import MAX_TOKEN_LIST, MAX_TOKENS, SamplingField
 from core.api.sampling_table import SAMPLING_FIELDS
-from core.engine.participants.grammars import Grammar as Grammar
-from core.engine.participants.grammars import Thinking as Thinking
-from core.engine.participants.grammars import structured_output
-from core.engine.repetition import RepetitionDetection as RepetitionDetection
-from core.engine.repetition import repetition_of
 
 MAX_STOP_CHARS = 1024
 MAX_EXTRA_ARGS = 64
