@@ -11,9 +11,9 @@ from typing import Any, Literal, Union, get_args, get_origin
 from pydantic.fields import FieldInfo
 
 from core.api.kinds import Kind
-from core.config.resolved import Options
+from core.config.resolved import Options, SelectOptions
 from core.plugins.defined import defined_kinds
-from core.plugins.kinds import kind_chosen_by
+from core.plugins.kinds import KINDS
 
 Form = Literal["bool", "int", "float", "str", "choice", "list", "mapping"]
 
@@ -114,7 +114,8 @@ class OptionField:
     @property
     def chooses(self) -> bool:
         """Whether the value names plugins of one kind."""
-        return self.section == "select" and kind_chosen_by(self.name) is not None
+        mine = any(self.name in kind.options for kind in KINDS.values())
+        return self.section == "select" and (mine or self.name not in SelectOptions.model_fields)
 
     @property
     def pairs(self) -> bool:

@@ -237,8 +237,23 @@ def installed() -> Iterator[Entry]:
             yield from (entry for entry in entries if entry.group in defined)
 
 
-def _each(read: Unchanged[list[Entry]], seen: set[str]) -> Iterator[list[Entry]]:
-    for dist in importlib.metadata.distributions():
+def definitions() -> list[Entry]:
+    """Return the entry points that define kinds; of other distributions nothing but one file is read."""
+    found = (dist for dist in importlib.metadata.distributions() if f"[{KINDS_GROUP}]" in _text_of(dist))
+    return [one for entries in _each(_entries, set(), found) for one in entries if one.group == KINDS_GROUP]
+
+
+def _text_of(dist: importlib.metadata.Distribution) -> str:
+    try:
+        return _texts.of(dist)
+    except (OSError, UnicodeDecodeError):
+        return ""  # the catalogue tells of it
+
+
+def _each(
+    read: Unchanged[list[Entry]], seen: set[str], dists: Iterable[importlib.metadata.Distribution] | None = None
+) -> Iterator[list[Entry]]:
+    for dist in importlib.metadata.distributions() if dists is None else dists:
         try:
             entries = read.of(dist)
         except PluginError as error:
@@ -265,7 +280,7 @@ def other_entries_of(dist: importlib.metadata.Distribution) -> list[Entry]:
 
 def _read(dist: importlib.metadata.Distribution, *, core: bool) -> list[Entry]:
     try:
-        text = dist.read_text("entry_points.txt")
+        text = _texts.of(dist)
         if not text or (core and "[core." not in text):
             return []  # reading the name parses the whole metadata, so it is done for plugins only
         points = [point for point in dist.entry_points if point.group.startswith("core.") == core]
@@ -283,6 +298,7 @@ def _read(dist: importlib.metadata.Distribution, *, core: bool) -> list[Entry]:
     return [Entry(point.group, point.name, name, version, point.value) for point in points]
 
 
+_texts = Unchanged(lambda dist: dist.read_text("entry_points.txt") or "", ("entry_points.txt",))
 _FILES = ("entry_points.txt", "METADATA", "PKG-INFO")
 _entries = Unchanged(entries_of, _FILES)
 _others = Unchanged(other_entries_of, _FILES)

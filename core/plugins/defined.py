@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from core.api.errors import PluginError
 from core.api.kinds import Kind
-from core.plugins.catalog import Entry, duplicate, installed
-from core.plugins.kinds import KINDS, KINDS_GROUP
+from core.plugins.catalog import Entry, definitions, duplicate
+from core.plugins.kinds import KINDS
 
 if TYPE_CHECKING:
     from core.plugins.drivers import LoadFailure
@@ -67,7 +67,7 @@ def _stamps() -> tuple[tuple[str, int], ...]:
 
 @lru_cache(maxsize=4)
 def _at(_: tuple[tuple[str, int], ...]) -> Defined:
-    entries = [entry for entry in installed() if entry.group == KINDS_GROUP]
+    entries = definitions()
     return read_kinds(entries) if entries else _NOTHING
 
 

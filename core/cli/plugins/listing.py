@@ -11,7 +11,7 @@ from core.cli.plugins.naming import group_of
 from core.cli.plugins.scope import scope_flags, visible
 from core.cli.ui.tables import table
 from core.plugins.catalog import LEFT_OUT, Catalogue, Entry
-from core.plugins.kinds import HOOKS_GROUP, KINDS_GROUP, every_kind, kind_of
+from core.plugins.kinds import HOOKS_GROUP, KINDS, KINDS_GROUP, every_kind, kind_of
 from core.server.claims import some
 
 HEADER = ("kind", "name", "distribution", "version", "api", "maturity", "state")
@@ -56,7 +56,7 @@ def _usable_rows(catalogue: Catalogue, group: str) -> list[dict[str, Any]]:
         return [_row(entry, "not loaded") for entry in catalogue.entries(group)]
     if group == KINDS_GROUP:
         return _kind_rows(catalogue.entries(group))
-    if group not in every_kind():
+    if group not in KINDS and group not in every_kind():
         return [_row(entry, "unknown kind: this core does not use it") for entry in catalogue.entries(group)]
     if not catalogue.entries(group):
         return []

@@ -303,6 +303,46 @@ def test_a_descriptor_that_cannot_be_imported_fails_its_plugins(definition, site
     assert status == 1 and "acme_missing:Spec cannot be imported" in out
 
 
+THINGS = """
+from typing import ClassVar
+from core.api import Descriptor
+
+class Spec(Descriptor):
+    group: ClassVar[str] = "acme.things"
+
+LOW = Spec(name="low", impl="x:X", api=1, summary="", priority=10)
+HIGH = Spec(name="high", impl="x:X", api=1, summary="", priority=90)
+OLD = Spec(name="old", impl="x:X", api=2, summary="")
+"""
+
+
+@pytest.fixture
+def things(definition, site):
+    """A kind of which one is chosen, with three plugins."""
+
+    def make(more=""):
+        definition(descriptor="acme_things:Spec", more=more)
+        points = {name: f"acme_things:{name.upper()}" for name in ("low", "high", "old")}
+        site.install("bolt", {"acme.things": points}, {"acme_things": THINGS})
+        site.only()
+        return lambda *words: [one.name for one in plan(site, *words).of("acme.things")]
+
+    return make
+
+
+def test_a_kind_that_every_start_needs_is_chosen_by_score(things):
+    chosen = things("needed=True")
+    assert chosen() == chosen("--thing", "auto") == ["high"]
+    assert chosen("--thing", "low") == ["low"] and chosen("--thing", "none") == []
+
+
+def test_of_one_choice_a_list_is_an_order_of_preference(things):
+    chosen = things()
+    assert chosen() == [] and chosen("--thing", "old,low,high") == ["low"]
+    with pytest.raises(CoreError, match=r"CORE-P104 thing 'old' .*API 2; acme.things offers 1"):
+        chosen("--thing", "old")
+
+
 # -- the kit -----------------------------------------------------------------------------------------------------------
 
 
