@@ -44,6 +44,16 @@ if TYPE_CHECKING:
         TakesSinks,
     )
     from core.api.bodies import Body, BodyPart
+    from core.api.cli import (
+        CommandHost,
+        GivenOptions,
+        OptionFlags,
+        RequestProgress,
+        Signals,
+        Terminal,
+        UsesHost,
+        WholeFiles,
+    )
     from core.api.commands import Command
     from core.api.configs import (
         MOST_LAYERS,
@@ -99,6 +109,7 @@ if TYPE_CHECKING:
     from core.api.layers import LayerBuilder, StepInputs
     from core.api.logits import LogitsContext, LogitsProcessor
     from core.api.models import ChatTemplates, Classifies, Model, WeightRules
+    from core.api.offline import Generated, GeneratedSequence, OfflineEngine, StepPhase
     from core.api.parsers import (
         CallGrammar,
         EnforcesCalls,
@@ -139,6 +150,7 @@ if TYPE_CHECKING:
     from core.api.routes import EngineClient, GeneratedText, RoutePlugin, RouteRegistry, RouteRequest, RouteResponse
     from core.api.sampling import SamplingView
     from core.api.schedulers import AdmissionPolicy, ChunkPolicy, RequestView, SchedulerPolicy, SchedulerState
+    from core.api.servers import EventDecoder, ServerClient, ServerDelta, Servers, StartPhase
     from core.api.serving import (
         Answer,
         AnswerRequest,
@@ -215,6 +227,7 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
             "Picker Picks PickSite Replayable ReportsKV Rotation StoresRotated TakesPicks TakesScales TakesSinks"
         ),
         "bodies": "Body BodyPart",
+        "cli": "CommandHost GivenOptions OptionFlags RequestProgress Signals Terminal UsesHost WholeFiles",
         "commands": "Command",
         "configs": (
             "config_architecture config_dtype config_heads config_int config_labels config_names config_number "
@@ -241,6 +254,7 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
         "layers": "LayerBuilder StepInputs",
         "logits": "LogitsContext LogitsProcessor",
         "models": "ChatTemplates Classifies Model WeightRules",
+        "offline": "Generated GeneratedSequence OfflineEngine StepPhase",
         "parsers": (
             "CallGrammar EnforcesCalls KnowsThinking OutputParser ParserContext Reasoning Text ThinkingTags "
             "ToolArguments ToolEnd ToolStart"
@@ -260,6 +274,7 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
         "routes": "EngineClient GeneratedText RoutePlugin RouteRegistry RouteRequest RouteResponse",
         "sampling": "SamplingView",
         "schedulers": "AdmissionPolicy ChunkPolicy RequestView SchedulerPolicy SchedulerState",
+        "servers": "EventDecoder ServerClient ServerDelta Servers StartPhase",
         "serving": (
             "Answer AnswerRequest ChatRequest Delta Dialect Finish Job Outlet Prompt Reply TextRequest Timings "
             "TokenScore ToolChoice Usage"
@@ -564,4 +579,21 @@ __all__ = [
     "Reply",
     "ToolChoice",
     "Usage",
+    "CommandHost",
+    "GivenOptions",
+    "OptionFlags",
+    "RequestProgress",
+    "Signals",
+    "Terminal",
+    "UsesHost",
+    "WholeFiles",
+    "Generated",
+    "GeneratedSequence",
+    "OfflineEngine",
+    "StepPhase",
+    "EventDecoder",
+    "ServerClient",
+    "ServerDelta",
+    "Servers",
+    "StartPhase",
 ]

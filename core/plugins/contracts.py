@@ -82,7 +82,7 @@ IMPLEMENTATIONS = MappingProxyType(
         "core.stat_sinks": Contract("sinks:StatSink"),
         "core.io_processors": Contract("io_processors:IOProcessor"),
         "core.routes": Contract("routes:RoutePlugin"),
-        "core.commands": Contract("commands:Command"),
+        "core.commands": Contract("commands:Command", ("cli:UsesHost",)),
         "core.tool_servers": Contract("tool_servers:ToolServerClient"),
     }
 )

@@ -8,20 +8,18 @@ from typing import TYPE_CHECKING
 
 import httpx
 
-from core.api.errors import ConfigError
-from core.cli.bench.datasets import Count
+from core.api import ConfigError, tokenizer_from_directory
+from core_plugin_bench.datasets import Count
 
 if TYPE_CHECKING:
-    from core.tokenizer.fast import FastTokenizer
+    from core.api import Tokenizer
 
 
-def local_tokenizer(reference: str | None) -> FastTokenizer | None:
+def local_tokenizer(reference: str | None) -> Tokenizer | None:
     """Return the tokenizer of a model folder; None if `reference` is no folder (then it is only a name)."""
     if reference is None or not Path(reference, "tokenizer.json").is_file():
         return None
-    from core.tokenizer.fast import FastTokenizer
-
-    return FastTokenizer.from_directory(reference)
+    return tokenizer_from_directory(reference)
 
 
 def server_count(base: str, model: str, headers: dict[str, str], *, verify: ssl.SSLContext | bool = True) -> Count:

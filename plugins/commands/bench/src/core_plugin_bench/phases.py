@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
-from core.cli.ui.tables import table
-from core.config.sizes import format_size
-from core.phases import WAITING, parse
+from core.api import Servers, Terminal
 
 SLACK = 0.005
 """Seconds by which two phases that follow each other may seem to overlap."""
@@ -18,12 +16,17 @@ SLACK = 0.005
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """A phase of one process; `begin` and `end` in seconds since the first process was started."""
+    """A phase of one process; `begin` and `end` in seconds since the first process was started.
+
+    Attributes:
+        waiting: It was spent waiting for another process.
+    """
 
     process: str
     name: str
     begin: float
     end: float
+    waiting: bool = False
 
     @property
     def seconds(self) -> float:
@@ -31,21 +34,21 @@ class Phase:
         return self.end - self.begin
 
 
-def read_phases(lines: Iterable[str]) -> list[Phase]:
+def read_phases(servers: Servers, lines: Iterable[str]) -> list[Phase]:
     """Return the phases in a log of JSON lines, by their beginning; other lines are skipped."""
     found = []
     for line in lines:
         try:
             record = json.loads(line)
-            parsed = parse(record["message"])
+            parsed = servers.phase(record["message"])
             when = datetime.fromisoformat(record["time"]).timestamp()
         except (ValueError, KeyError, TypeError):
             continue
         if parsed is not None:
-            name, seconds, ago = parsed
-            found.append(Phase(str(record["process"]), name, when - ago - seconds, when - ago))
+            end = when - parsed.ago
+            found.append(Phase(str(record["process"]), parsed.name, end - parsed.seconds, end, parsed.waiting))
     first = min((phase.begin for phase in found), default=0.0)
-    moved = [Phase(one.process, one.name, one.begin - first, one.end - first) for one in found]
+    moved = [replace(one, begin=one.begin - first, end=one.end - first) for one in found]
     return sorted(moved, key=lambda phase: (phase.begin, phase.end))
 
 
@@ -55,14 +58,14 @@ def deciding(phases: Sequence[Phase]) -> list[Phase]:
     Waiting for another process is not on it; what the other process did is.
     """
     chain: list[Phase] = []
-    left = [phase for phase in phases if not phase.name.startswith(WAITING)]
+    left = [phase for phase in phases if not phase.waiting]
     while left:
         chain.append(max(left, key=lambda phase: phase.end))
         left = [phase for phase in left if phase.end <= chain[-1].begin + SLACK and phase is not chain[-1]]
     return chain[::-1]
 
 
-def phases_table(phases: Sequence[Phase]) -> str:
+def phases_table(terminal: Terminal, phases: Sequence[Phase]) -> str:
     """Return all phases as a table; those that decide how long the start takes have a mark."""
     chain = deciding(phases)
     rows = [
@@ -70,7 +73,7 @@ def phases_table(phases: Sequence[Phase]) -> str:
         for one in phases
     ]
     share = sum(phase.seconds for phase in chain)
-    text = table(("process", "phase", "from", "to", "seconds", ""), rows, right=(2, 3, 4))
+    text = terminal.table(("process", "phase", "from", "to", "seconds", ""), rows, right=(2, 3, 4))
     return f"{text}\n* decides how long the start takes: {share:.3f} s in all"
 
 
@@ -90,11 +93,11 @@ def _memory(pid: int) -> list[int]:
     return [1024 * int(sizes[key].split()[0]) for key in ("VmHWM", "RssAnon", "RssFile")]
 
 
-def memory_table(memory: Mapping[str, Sequence[int]]) -> str:
+def memory_table(terminal: Terminal, memory: Mapping[str, Sequence[int]]) -> str:
     """Return the memory of all processes, as `peak_memory` found it, as a table."""
     rows = {**memory, "sum": [sum(column) for column in zip(*memory.values())]}
-    cells = [(name, *(format_size(size) for size in sizes)) for name, sizes in rows.items()]
-    return table(("process", "peak", "anonymous now", "mapped files now"), cells, right=(1, 2, 3))
+    cells = [(name, *(terminal.size(size) for size in sizes)) for name, sizes in rows.items()]
+    return terminal.table(("process", "peak", "anonymous now", "mapped files now"), cells, right=(1, 2, 3))
 
 
 def _mark(decides: bool) -> str:

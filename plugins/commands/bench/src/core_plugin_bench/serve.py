@@ -8,72 +8,74 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
-from core.cli.bench import plot, serve_flags
-from core.cli.bench.serve_flags import bad
+from core.api import CommandHost, CoreError, Servers
+from core_plugin_bench import plot, serve_flags
+from core_plugin_bench.serve_flags import bad
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from core.cli.bench.load import Pace, Target
-    from core.cli.bench.metrics import Record, Run
-    from core.cli.bench.prompts import Prompt
+    from core_plugin_bench.load import Pace, Target
+    from core_plugin_bench.metrics import Record, Run
+    from core_plugin_bench.prompts import Prompt
 
 _SHOWN_ERRORS = 10
 _BUSY_CLIENT = 0.8
 """Share of a core beyond which the client's own work may show in the latencies."""
 
 
-def register(cases: Any) -> None:
+def register(cases: Any, host: CommandHost) -> None:
     """Add the case."""
     parser = cases.add_parser("serve", help="Load on a running server over HTTP.")
     serve_flags.add_flags(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(case=run)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(host: CommandHost, args: argparse.Namespace) -> int:
     """Send the load, print the figures, and save them; 1 if no request succeeded."""
     import numpy as np
 
     serve_flags.check_pace(args)
     plan, metadata = _report_plan(args), serve_flags.pairs("--metadata", args.metadata)
     rng = np.random.default_rng(args.seed)
-    target = _target(args, rng)
-    prompts = _prompts(args, target, rng)
+    target = _target(host.servers, args, rng)
+    prompts = _prompts(host.servers, args, target, rng)
     pace = _pace(args, rng)
     print(
         f"{len(prompts)} requests to {target.url}, model {target.models[0]}, rate {args.request_rate:g}/s", flush=True
     )
     if args.ready_check_timeout_sec > 0:
-        _await_answer(target, prompts[0], args.ready_check_timeout_sec)
-    done = _measured(target, prompts, pace, progress=not args.no_progress)
-    _finish(args, {**_header(args, target.models[0]), **metadata}, done, plan)
+        _await_answer(host, target, prompts[0], args.ready_check_timeout_sec)
+    done = _measured(host, target, prompts, pace, progress=not args.no_progress)
+    _finish(host, args, {**_header(args, target.models[0]), **metadata}, done, plan)
     return 0 if any(not record.error for record in done.records) else 1
 
 
-def _measured(target: Target, prompts: list[Prompt], pace: Pace, *, progress: bool) -> Run:
-    from core.cli.bench.load import run_load, run_loop
-    from core.cli.ui.progress import RequestProgress
+def _measured(host: CommandHost, target: Target, prompts: list[Prompt], pace: Pace, *, progress: bool) -> Run:
+    from core_plugin_bench.load import run_load, run_loop
 
     if not progress:
-        return run_loop(lambda: run_load(target, prompts, pace))
-    with RequestProgress(len(prompts), steady=False) as shown:
+        return run_loop(host.signals, lambda: run_load(host.servers, target, prompts, pace))
+    with host.terminal.requests(len(prompts), steady=False) as shown:
 
         def finished(record: Record) -> None:
             shown.step(failed=bool(record.error), tokens=record.output_len)
 
-        return run_loop(lambda: run_load(target, prompts, pace, finished))
+        return run_loop(host.signals, lambda: run_load(host.servers, target, prompts, pace, finished))
 
 
-def _finish(args: argparse.Namespace, header: dict[str, Any], done: Run, plan: dict[str, Any]) -> None:
-    from core.cli.bench.metrics import METRICS, details, samples_of, summarize
-    from core.cli.bench.report import append, figure_rows, save, show, show_summary
+def _finish(
+    host: CommandHost, args: argparse.Namespace, header: dict[str, Any], done: Run, plan: dict[str, Any]
+) -> None:
+    from core_plugin_bench.metrics import METRICS, details, samples_of, summarize
+    from core_plugin_bench.report import append, figure_rows, save, show, show_summary
 
     figures = summarize(done, **plan)
-    show("Serving benchmark", figure_rows(figures))
+    show(host.terminal, "Serving benchmark", figure_rows(figures))
     if args.plot:
         samples = samples_of([record for record in done.records if not record.error])
         for name in plan["metrics"]:
-            plot.show_plot(METRICS[name], [seconds * 1e3 for seconds in samples[name]], "ms")
+            plot.show_plot(host.terminal, METRICS[name], [seconds * 1e3 for seconds in samples[name]], "ms")
     show_summary(_summary(done, figures))
     for error in [record.error for record in done.records if record.error][:_SHOWN_ERRORS]:
         print(f"failed: {error}")
@@ -83,11 +85,11 @@ def _finish(args: argparse.Namespace, header: dict[str, Any], done: Run, plan: d
     if args.append_result:
         append(os.path.join(args.result_dir, _filename(args, header)), result)
     elif args.save_result or args.save_detailed:
-        save(os.path.join(args.result_dir, _filename(args, header)), result)
+        save(host.files, os.path.join(args.result_dir, _filename(args, header)), result)
 
 
 def _summary(done: Run, figures: dict[str, Any]) -> str:
-    from core.cli.bench.stats import quantiles
+    from core_plugin_bench.stats import quantiles
 
     text = (
         f"{figures['completed']} of {len(done.records)} requests in {done.duration:.1f} s: "
@@ -129,13 +131,14 @@ def _filename(args: argparse.Namespace, header: dict[str, Any]) -> str:
     return f"{args.label or args.backend}-{rate}{concurrency}-{model}-{header['date']}.json"
 
 
-def _target(args: argparse.Namespace, rng: np.random.Generator) -> Target:
-    from core.cli.bench.load import Target
-    from core.cli.client import Client, trust
+def _target(servers: Servers, args: argparse.Namespace, rng: np.random.Generator) -> Target:
+    from core_plugin_bench.load import Target
 
     key = args.api_key or os.environ.get("CORE_API_KEY")
-    verify = False if args.insecure else trust(args.ca)
-    models = [args.served_model_name or args.model or Client(_base(args), api_key=key, verify=verify).model]
+    verify = False if args.insecure else servers.trust(args.ca)
+    base = _base(servers, args)
+    named = args.served_model_name or args.model
+    models = [named or servers.connect(base, api_key=key, model=None, verify=verify).model]
     if args.lora_modules:
         names = args.lora_modules
         models = (
@@ -143,7 +146,7 @@ def _target(args: argparse.Namespace, rng: np.random.Generator) -> Target:
         )
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     return Target(
-        url=_base(args) + (args.endpoint or serve_flags.ENDPOINTS[args.backend]),
+        url=base + (args.endpoint or serve_flags.ENDPOINTS[args.backend]),
         models=tuple(models),
         chat=args.backend == "openai-chat" or "chat" in (args.endpoint or ""),
         headers={**headers, **serve_flags.pairs("--header", args.header)},
@@ -153,10 +156,8 @@ def _target(args: argparse.Namespace, rng: np.random.Generator) -> Target:
     )
 
 
-def _base(args: argparse.Namespace) -> str:
-    from core.cli.client import server_root
-
-    return server_root(args.base_url, "--base-url") if args.base_url else f"http://{args.host}:{args.port}"
+def _base(servers: Servers, args: argparse.Namespace) -> str:
+    return servers.root(args.base_url, "--base-url") if args.base_url else f"http://{args.host}:{args.port}"
 
 
 def _body(args: argparse.Namespace) -> dict[str, Any]:
@@ -167,10 +168,10 @@ def _body(args: argparse.Namespace) -> dict[str, Any]:
     return {**body, **({"ignore_eos": True} if args.ignore_eos else {}), **args.extra_body}
 
 
-def _prompts(args: argparse.Namespace, target: Target, rng: np.random.Generator) -> list[Prompt]:
-    from core.cli.bench import datasets
-    from core.cli.bench.counting import local_tokenizer, server_count
-    from core.cli.bench.prompts import RandomPrompts
+def _prompts(servers: Servers, args: argparse.Namespace, target: Target, rng: np.random.Generator) -> list[Prompt]:
+    from core_plugin_bench import datasets
+    from core_plugin_bench.counting import local_tokenizer, server_count
+    from core_plugin_bench.prompts import RandomPrompts
 
     tokenizer = local_tokenizer(args.tokenizer)
     shuffle = not args.disable_shuffle
@@ -178,7 +179,7 @@ def _prompts(args: argparse.Namespace, target: Target, rng: np.random.Generator)
         found = datasets.read_custom(args.dataset_path, args.output_len or args.custom_output_len)
         return datasets.draw(found, args.num_prompts, rng, shuffle=shuffle)
     if args.dataset_name == "sharegpt":
-        remote = server_count(_base(args), target.models[0], target.headers, verify=target.verify)
+        remote = server_count(_base(servers, args), target.models[0], target.headers, verify=target.verify)
         count = (lambda text: len(tokenizer.encode(text))) if tokenizer else remote
         found = datasets.read_sharegpt(args.dataset_path, args.output_len or args.sharegpt_output_len, count)
         return datasets.draw(found, args.num_prompts, rng, shuffle=shuffle)
@@ -200,8 +201,8 @@ def _prompts(args: argparse.Namespace, target: Target, rng: np.random.Generator)
 
 
 def _pace(args: argparse.Namespace, rng: np.random.Generator) -> Pace:
-    from core.cli.bench.arrivals import Arrivals
-    from core.cli.bench.load import Pace
+    from core_plugin_bench.arrivals import Arrivals
+    from core_plugin_bench.load import Pace
 
     arrivals = Arrivals(
         args.request_rate, args.burstiness, args.ramp_up_strategy, args.ramp_up_start_rps, args.ramp_up_end_rps
@@ -210,13 +211,14 @@ def _pace(args: argparse.Namespace, rng: np.random.Generator) -> Pace:
     return Pace(times, args.max_concurrency, args.num_warmups, args.request_timeout)
 
 
-def _await_answer(target: Target, prompt: Prompt, seconds: float) -> None:
-    from core.api.errors import CoreError
-    from core.cli.bench.load import Pace, run_load, run_loop
+def _await_answer(host: CommandHost, target: Target, prompt: Prompt, seconds: float) -> None:
+    from core_plugin_bench.load import Pace, run_load, run_loop
 
     deadline = time.monotonic() + seconds
+    pace = Pace([0.0], timeout=seconds)
     while True:
-        error = run_loop(lambda: run_load(target, [prompt], Pace([0.0], timeout=seconds))).records[0].error
+        done = run_loop(host.signals, lambda: run_load(host.servers, target, [prompt], pace))
+        error = done.records[0].error
         if not error:
             return
         if time.monotonic() > deadline:
@@ -226,7 +228,7 @@ def _await_answer(target: Target, prompt: Prompt, seconds: float) -> None:
 
 def _report_plan(args: argparse.Namespace) -> dict[str, Any]:
     """Check the flags of the report before any load is sent."""
-    from core.cli.bench.metrics import METRICS, parse_goodput
+    from core_plugin_bench.metrics import METRICS, parse_goodput
 
     metrics = [name.strip() for name in args.percentile_metrics.split(",") if name.strip()]
     for name in metrics:

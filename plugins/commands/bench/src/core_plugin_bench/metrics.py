@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from core.api.errors import ConfigError
-from core.cli.bench.stats import describe, peak_in_windows, peak_overlap
+from core.api import ConfigError
+from core_plugin_bench.stats import describe, peak_in_windows, peak_overlap
 
 METRICS: Mapping[str, str] = {
     "ttft": "Time to first token",

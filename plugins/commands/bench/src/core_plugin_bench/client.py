@@ -8,8 +8,10 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from core.api import CommandHost
 
-def register(cases: Any) -> None:
+
+def register(cases: Any, host: CommandHost) -> None:
     """Add the case."""
     parser = cases.add_parser("client", help="Cost of the load generator itself, against a stub server.")
     group = parser.add_argument_group("benchmark")
@@ -17,39 +19,39 @@ def register(cases: Any) -> None:
     group.add_argument("--output-len", type=int, default=128, metavar="N", help="Chunks of a stream (default: 128).")
     group.add_argument("--gap-ms", type=float, default=10.0, metavar="MS", help="Between chunks (default: 10).")
     group.add_argument("--output-json", metavar="FILE", help="Write the result there.")
-    parser.set_defaults(run=run)
+    parser.set_defaults(case=run)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(host: CommandHost, args: argparse.Namespace) -> int:
     """Measure, print and save."""
-    from core.cli.bench.report import figure_rows, save, show
+    from core_plugin_bench.report import figure_rows, save, show
 
-    result = measure(args.num_prompts, args.output_len, args.gap_ms / 1e3)
-    show("Client", figure_rows(result))
+    result = measure(host, args.num_prompts, args.output_len, args.gap_ms / 1e3)
+    show(host.terminal, "Client", figure_rows(result))
     if args.output_json:
-        save(args.output_json, result)
+        save(host.files, args.output_json, result)
     return 0
 
 
-def measure(streams: int, chunks: int, gap: float) -> dict[str, Any]:
+def measure(host: CommandHost, streams: int, chunks: int, gap: float) -> dict[str, Any]:
     """Return the client's cost: microseconds of CPU a chunk, and the chunks per second that one core could take in."""
     import signal
     import subprocess
     import sys
 
-    from core.cli.bench.load import Pace, Target, run_load, run_loop
-    from core.cli.bench.prompts import Prompt
-    from core.signals import held_back
+    from core_plugin_bench.load import Pace, Target, run_load, run_loop
+    from core_plugin_bench.prompts import Prompt
 
-    command = [sys.executable, "-m", "core.cli.bench.stub", str(chunks), str(gap)]
-    with held_back(signal.SIGINT):  # it ends with this process, and has nothing to say about it
+    command = [sys.executable, "-m", "core_plugin_bench.stub", str(chunks), str(gap)]
+    with host.signals.held_back(signal.SIGINT):  # it ends with this process, and has nothing to say about it
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     with process as stub:
         try:
             port = int((stub.stdout.readline() if stub.stdout else "") or 0)
             target = Target(f"http://127.0.0.1:{port}/v1/completions", ("stub",))
             prompts = [Prompt([1] * 128, chunks)] * streams
-            done = run_loop(lambda: run_load(target, prompts, Pace([0.0] * streams, warmups=streams)))
+            pace = Pace([0.0] * streams, warmups=streams)
+            done = run_loop(host.signals, lambda: run_load(host.servers, target, prompts, pace))
         finally:
             stub.terminate()
     taken = sum(len(record.itl) + 1 for record in done.records if not record.error)

@@ -12,11 +12,11 @@ from typing import Any, TypeVar
 
 import orjson
 
-from core.cli.bench.http import HttpClient, HttpError
-from core.cli.bench.metrics import Record, Run
-from core.cli.bench.prompts import Prompt, as_text
-from core.cli.bench.timeline import Timeline
-from core.signals import closed_whole
+from core.api import Servers, Signals
+from core_plugin_bench.http import HttpClient, HttpError
+from core_plugin_bench.metrics import Record, Run
+from core_plugin_bench.prompts import Prompt, as_text
+from core_plugin_bench.timeline import Timeline
 
 T = TypeVar("T")
 
@@ -76,25 +76,29 @@ class Pace:
     timeout: float = 6 * 3600.0
 
 
-def run_loop(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+def run_loop(signals: Signals, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Run a coroutine on the fastest event loop there is."""
     try:
         import uvloop
     except ImportError:  # not available on Windows
         return asyncio.run(work())
-    with closed_whole(asyncio.Runner(loop_factory=uvloop.new_event_loop)) as runner:
+    with signals.closed_whole(asyncio.Runner(loop_factory=uvloop.new_event_loop)) as runner:
         return runner.run(work())
 
 
 async def run_load(
-    target: Target, prompts: Sequence[Prompt], pace: Pace, finished: Callable[[Record], object] | None = None
+    servers: Servers,
+    target: Target,
+    prompts: Sequence[Prompt],
+    pace: Pace,
+    finished: Callable[[Record], object] | None = None,
 ) -> Run:
     """Send one request per prompt, each at its time.
 
     Args:
         finished: Called with the record of each request when its answer is complete, warm-ups apart.
     """
-    load = _Load(target, pace, finished)
+    load = _Load(servers, target, pace, finished)
     try:
         warm = (load.gated(-1 - index, prompts[index % len(prompts)]) for index in range(pace.warmups))
         await asyncio.gather(*warm)
@@ -111,7 +115,10 @@ async def run_load(
 
 
 class _Load:
-    def __init__(self, target: Target, pace: Pace, finished: Callable[[Record], object] | None) -> None:
+    def __init__(
+        self, servers: Servers, target: Target, pace: Pace, finished: Callable[[Record], object] | None
+    ) -> None:
+        self._servers = servers
         self._target, self._timeout, self._finished = target, pace.timeout, finished
         headers = {"Content-Type": "application/json", **target.headers}
         self._http = HttpClient(target.url, headers, verify=target.verify)
@@ -137,7 +144,7 @@ class _Load:
             return record
 
     async def _send(self, index: int, prompt: Prompt, record: Record) -> None:
-        timeline = Timeline(record)
+        timeline = Timeline(self._servers, record)
         try:
             async with asyncio.timeout(self._timeout):
                 body, headers = self._target.request(prompt, index), self._target.own_headers(index)

@@ -6,17 +6,18 @@ from typing import Any
 
 import orjson
 
-from core.cli.bench.metrics import Record
-from core.cli.client import error_text
-from core.cli.sse import DONE, EventDecoder
+from core.api import Servers
+from core_plugin_bench.metrics import Record
+
+_DONE = b"[DONE]"
 
 
 class Timeline:
     """Fills in a record while pieces of the answer arrive."""
 
-    def __init__(self, record: Record) -> None:
-        self._record = record
-        self._decoder = EventDecoder()
+    def __init__(self, servers: Servers, record: Record) -> None:
+        self._servers, self._record = servers, record
+        self._decoder = servers.events()
         self._last: float | None = None
         self._texts: list[str] = []
         self._refusal = b""
@@ -27,7 +28,7 @@ class Timeline:
             self._refusal += piece
             return
         for event in self._decoder.feed(piece):
-            if event != DONE:
+            if event != _DONE:
                 self._take(event, now)
 
     def end(self, status: int) -> None:
@@ -36,7 +37,7 @@ class Timeline:
         record.text = "".join(self._texts)
         record.output_len = record.output_len or len(self._texts)
         if status != 200:
-            record.error = f"status {status}: {_reason(self._refusal)}"
+            record.error = f"status {status}: {self._reason(self._refusal)}"
         elif self._last is None and not record.error:
             record.error = "the stream ended without a token"
 
@@ -49,7 +50,7 @@ class Timeline:
             self._record.error = f"event is no JSON object: {event[:80]!r}"
             return
         if "error" in data:
-            self._record.error = error_text(data)
+            self._record.error = self._servers.reason(data)
         for choice in data.get("choices") or ():
             self._choice(choice, now)
         if usage := data.get("usage"):
@@ -76,13 +77,12 @@ class Timeline:
         self._last = now
         self._record.latency = now - self._record.start
 
+    def _reason(self, body: bytes) -> str:
+        try:
+            return self._servers.reason(orjson.loads(body))
+        except ValueError:
+            return body[:200].decode(errors="replace")
+
 
 def _delta_text(delta: dict[str, Any]) -> str | None:
     return delta.get("content") or delta.get("reasoning") or delta.get("reasoning_content")
-
-
-def _reason(body: bytes) -> str:
-    try:
-        return error_text(orjson.loads(body))
-    except ValueError:
-        return body[:200].decode(errors="replace")

@@ -9,9 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from core.api.errors import ConfigError
-from core.cli.files import write_whole
-from core.cli.ui.tables import table
+from core.api import ConfigError, Terminal, WholeFiles
 
 UNITS: Mapping[str, str] = MappingProxyType(
     {
@@ -40,11 +38,11 @@ UNITS: Mapping[str, str] = MappingProxyType(
 """Key of a figure, or the ending of one, which is then no part of its name -> its unit."""
 
 
-def save(path: str | Path, result: Mapping[str, Any]) -> None:
+def save(files: WholeFiles, path: str | Path, result: Mapping[str, Any]) -> None:
     """Write a result as JSON in one piece: a reader never sees half a file. Raises `ConfigError` CORE-C108."""
     target = Path(path)
     with _writing(target):
-        write_whole(target, json.dumps(result, indent=2).encode() + b"\n")
+        files.write(target, json.dumps(result, indent=2).encode() + b"\n")
     print(f"result written to {target}")
 
 
@@ -65,10 +63,10 @@ def _writing(target: Path) -> Iterator[None]:
         raise ConfigError("CORE-C108", f"the result cannot be written to {target}: {error.strerror}.") from error
 
 
-def show(title: str, rows: Sequence[tuple[str, ...]]) -> None:
+def show(terminal: Terminal, title: str, rows: Sequence[tuple[str, ...]]) -> None:
     """Print rows of name, figure and perhaps unit under a title."""
     print(f"\n{title}")
-    print(table((), rows, right=(1,)), flush=True)
+    print(terminal.table((), rows, right=(1,)), flush=True)
 
 
 def show_summary(text: str) -> None:

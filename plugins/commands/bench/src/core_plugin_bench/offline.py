@@ -1,25 +1,23 @@
-"""What the offline cases share: their flags, the model, and random prompts as `LLM` takes them."""
+"""What the offline cases share: their flags, and prompts as the engine takes them."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from core.config.flags import add_option_flags
-from core.config.load import LoadedOptions
-from core.config.parser import CoreParser
+from core.api import CommandHost, OfflineEngine
 
 if TYPE_CHECKING:
-    from core import LLM
-    from core.cli.bench.prompts import Prompt
+    from core_plugin_bench.prompts import Prompt
 
 VOCAB_SIZE = 32000
 """Few enough for most models, so that figures of different ones come from the same prompts."""
 
 
-def add_flags(parser: CoreParser, *, input_len: int, output_len: int) -> argparse._ArgumentGroup:
+def add_flags(
+    parser: argparse.ArgumentParser, host: CommandHost, *, input_len: int, output_len: int
+) -> argparse._ArgumentGroup:
     """Add the flags of both cases and return the group for further ones."""
     group = parser.add_argument_group("benchmark")
     group.add_argument(
@@ -39,48 +37,26 @@ def add_flags(parser: CoreParser, *, input_len: int, output_len: int) -> argpars
     group.add_argument("--n", type=int, default=1, metavar="N", help="Continuations per prompt (default: 1).")
     group.add_argument("--disable-detokenize", action="store_true", help="Leave the time of making text out.")
     group.add_argument("--output-json", metavar="FILE", help="Write the result there.")
-    add_option_flags(parser)
+    host.options.add(parser)
     return group
 
 
-@contextmanager
-def open_model(loaded: LoadedOptions) -> Iterator[LLM]:
-    """Start the engine in the way `LLM(...)` does and release it at the end."""
-    from core import LLM
-
-    llm = LLM(**loaded.given())
-    try:
-        yield llm
-    finally:
-        llm.close()
-
-
-def vocab_size(llm: LLM, args: argparse.Namespace) -> int:
+def vocab_size(engine: OfflineEngine, args: argparse.Namespace) -> int:
     """Return the bound of prompt ids: what was asked for, or what the model has if that is less."""
     asked: int = args.vocab_size
-    return min(asked, llm.config.shape.vocab_size)
+    return min(asked, engine.vocab_size)
 
 
-def generate(llm: LLM, prompts: Sequence[Prompt], args: argparse.Namespace) -> tuple[int, int]:
+def generate(engine: OfflineEngine, prompts: Sequence[Prompt], args: argparse.Namespace) -> tuple[int, int]:
     """Run the prompts together, past any end of sequence, and return the tokens of the prompts and those generated.
 
     One continuation of a prompt is greedy; several are sampled.
     """
-    from core import SamplingParams
-
-    inputs: list[Any] = [
-        {"prompt_token_ids": prompt.token_ids} if prompt.text is None else prompt.text for prompt in prompts
-    ]
+    inputs = [prompt.token_ids if prompt.text is None else prompt.text for prompt in prompts]
     common = {"temperature": 0.0 if args.n == 1 else 1.0, "n": args.n, "ignore_eos": True}
     params = [
-        SamplingParams(**common, max_tokens=prompt.output_len, detokenize=not args.disable_detokenize)
-        for prompt in prompts
+        {**common, "max_tokens": prompt.output_len, "detokenize": not args.disable_detokenize} for prompt in prompts
     ]
-    outputs = llm.generate(inputs, params)
+    outputs = engine.generate(inputs, params)
     taken = sum(len(output.prompt_ids) for output in outputs)
     return taken, sum(len(completion.token_ids) for output in outputs for completion in output.outputs)
-
-
-def model_name(llm: LLM) -> str:
-    """Return the name under which the model that was run is known."""
-    return str(llm.config.files.name)

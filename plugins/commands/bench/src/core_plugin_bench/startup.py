@@ -14,17 +14,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from core.api.errors import EngineError
-from core.config.flags import add_option_flags, to_argv
-from core.config.load import load_options
-from core.config.resolved import Options
+from core.api import CommandHost, EngineError
 
 _POLL = 0.01
 _STOP_TIMEOUT = 30.0
 _LAST_LINES = 5
 
 
-def register(cases: Any) -> None:
+def register(cases: Any, host: CommandHost) -> None:
     """Add the case."""
     parser = cases.add_parser("startup", help="Seconds from process start to ready, cold and warm.")
     group = parser.add_argument_group("benchmark")
@@ -39,48 +36,49 @@ def register(cases: Any) -> None:
     )
     group.add_argument("--output-json", metavar="FILE", help="Write the result there.")
     group.add_argument("--profile", action="store_true", help="Show the phases of one start, and its memory, instead.")
-    add_option_flags(parser)
-    parser.set_defaults(run=run)
+    host.options.add(parser)
+    parser.set_defaults(case=run)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(host: CommandHost, args: argparse.Namespace) -> int:
     """Measure, print and save."""
-    from core.cli.bench.report import save, show
-    from core.cli.ui.progress import counted
+    from core_plugin_bench.report import save, show
 
-    options = load_options(args).options
-    environ = {**os.environ, **({"CORE_API_KEY": options.server.api_key} if options.server.api_key else {})}
+    options = host.options.load(args)
+    key, timeout = options.value("server.api_key"), options.value("runtime.start_timeout")
+    flags = options.flags(secrets=False)
+    environ = {**os.environ, **({"CORE_API_KEY": key} if key else {})}
     if args.profile:
-        return _profile(_command(to_argv(options, secrets=False)), environ, options.runtime.start_timeout)
+        return _profile(host, host.servers.command(flags), environ, timeout)
 
     def start() -> float:
-        return measure(_command(to_argv(options, secrets=False)), environ, options.runtime.start_timeout)
+        return measure(host.servers.command(flags), environ, timeout)
 
     result: dict[str, Any] = {}
     if args.num_iters_cold:
-        files = model_files(options)
-        with counted("cold starts", args.num_iters_cold) as starts:
+        files = host.servers.files(options)
+        with host.terminal.counted("cold starts", args.num_iters_cold) as starts:
             result |= _figures("cold", [_cold(start, files) for _ in starts])
-    with counted("starts", args.warmup + max(1, args.num_iters_warm)) as starts:
+    with host.terminal.counted("starts", args.warmup + max(1, args.num_iters_warm)) as starts:
         result |= _figures("warm", [start() for _ in starts][args.warmup :])
-    show(
-        "Start-up", [(name.replace("_", " "), f"{value:.3f} s") for name, value in result.items() if name[:3] == "avg"]
-    )
+    rows = [(name.replace("_", " "), f"{value:.3f} s") for name, value in result.items() if name[:3] == "avg"]
+    show(host.terminal, "Start-up", rows)
     if args.output_json:
-        save(args.output_json, result)
+        save(host.files, args.output_json, result)
     return 0
 
 
-def _profile(command: Sequence[str], environ: Mapping[str, str], timeout: float) -> int:
+def _profile(host: CommandHost, command: Sequence[str], environ: Mapping[str, str], timeout: float) -> int:
     """Start once with the reports of all phases, and print them."""
-    from core.cli.bench.phases import memory_table, peak_memory, phases_table, read_phases
+    from core_plugin_bench.phases import memory_table, peak_memory, phases_table, read_phases
 
     shown: list[str] = []
 
     def ready(pid: int, log: IO[bytes]) -> None:
-        memory = memory_table(peak_memory(pid)) if sys.platform == "linux" else ""
+        memory = memory_table(host.terminal, peak_memory(pid)) if sys.platform == "linux" else ""
         log.seek(0)
-        shown.extend((phases_table(read_phases(log.read().decode(errors="replace").splitlines())), memory))
+        phases = read_phases(host.servers, log.read().decode(errors="replace").splitlines())
+        shown.extend((phases_table(host.terminal, phases), memory))
 
     measure([*command, "--log-level", "debug", "--log-format", "json"], environ, timeout, ready)
     print("\n\n".join(filter(None, shown)), flush=True)
@@ -88,21 +86,13 @@ def _profile(command: Sequence[str], environ: Mapping[str, str], timeout: float)
 
 
 def _figures(kind: str, seconds: list[float]) -> dict[str, Any]:
-    from core.cli.bench.stats import quantiles
+    from core_plugin_bench.stats import quantiles
 
     return {
         f"avg_{kind}_startup_time": sum(seconds) / len(seconds),
         f"{kind}_startup_times": seconds,
         f"{kind}_startup_percentiles": quantiles(seconds),
     }
-
-
-def model_files(options: Options) -> list[Path]:
-    """Return the files of the model that `core serve` with these options reads."""
-    from core.boot import resolve
-
-    path = Path(resolve(options).config.files.path)
-    return [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
 
 
 def _cold(start: Callable[[], float], files: Sequence[Path]) -> float:
@@ -119,10 +109,6 @@ def drop_pages(files: Sequence[Path]) -> None:
             os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
         finally:
             os.close(descriptor)
-
-
-def _command(flags: Sequence[str]) -> list[str]:
-    return [sys.executable, "-m", "core.cli", "serve", *flags]
 
 
 def measure(

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from core.api.errors import ConfigError
-from core.cli.bench.prompts import Prompt, RandomPrompts
+from core.api import ConfigError
+from core_plugin_bench.prompts import Prompt, RandomPrompts
 
 Count = Callable[[str], int]
 """Returns the number of tokens of a text."""

@@ -6,15 +6,15 @@ import argparse
 import time
 from typing import Any
 
-from core.cli.bench import offline, plot
-from core.cli.bench.profile import add_flag, profiled, show_profile
-from core.config.load import load_options
+from core.api import CommandHost
+from core_plugin_bench import offline, plot
+from core_plugin_bench.profile import add_flag, profiled, show_profile
 
 
-def register(cases: Any) -> None:
+def register(cases: Any, host: CommandHost) -> None:
     """Add the case."""
     parser = cases.add_parser("latency", help="Time of one batch, offline.")
-    group = offline.add_flags(parser, input_len=32, output_len=128)
+    group = offline.add_flags(parser, host, input_len=32, output_len=128)
     group.add_argument("--batch-size", type=int, default=8, metavar="N", help="Requests of the batch (default: 8).")
     group.add_argument("--num-iters", type=int, default=10, metavar="N", help="Batches measured (default: 10).")
     group.add_argument(
@@ -22,23 +22,23 @@ def register(cases: Any) -> None:
     )
     add_flag(group)
     plot.add_flag(group)
-    parser.set_defaults(run=run)
+    parser.set_defaults(case=run)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(host: CommandHost, args: argparse.Namespace) -> int:
     """Measure, print and save."""
-    from core.cli.bench.report import save, show, show_summary
+    from core_plugin_bench.report import save, show, show_summary
 
-    result = measure(args)
+    result = measure(host, args)
     rows = [("average latency", f"{result['avg_latency']:.4f} s")]
     rows += [(f"{percentile} % percentile", f"{value:.4f} s") for percentile, value in result["percentiles"].items()]
-    show("Latency", rows)
-    show_profile(result["profile"])
+    show(host.terminal, "Latency", rows)
+    show_profile(host.terminal, result["profile"], host.step_phases)
     if args.plot:
-        plot.show_plot("Time of a batch", result["latencies"], "s")
+        plot.show_plot(host.terminal, "Time of a batch", result["latencies"], "s")
     show_summary(_summary(args, result))
     if args.output_json:
-        save(args.output_json, result)
+        save(host.files, args.output_json, result)
     return 0
 
 
@@ -51,29 +51,31 @@ def _summary(args: argparse.Namespace, result: dict[str, Any]) -> str:
     )
 
 
-def measure(args: argparse.Namespace) -> dict[str, Any]:
+def measure(host: CommandHost, args: argparse.Namespace) -> dict[str, Any]:
     """Return `model_id` with `avg_latency`, `latencies` and `percentiles` in seconds, and `profile` by phase."""
     import numpy as np
 
-    from core.cli.bench.prompts import RandomPrompts
-    from core.cli.bench.stats import quantiles
-    from core.cli.ui.progress import counted
+    from core_plugin_bench.prompts import RandomPrompts
+    from core_plugin_bench.stats import quantiles
 
-    loaded = load_options(args)
-    rng = np.random.default_rng(loaded.options.model.seed)
+    options = host.options.load(args)
+    rng = np.random.default_rng(options.value("model.seed"))
     latencies = []
-    with offline.open_model(loaded) as llm:
-        model = offline.model_name(llm)
-        source = RandomPrompts(args.input_len, args.output_len, vocab_size=offline.vocab_size(llm, args))
+    with host.engine(options) as engine:
+        model = engine.model
+        source = RandomPrompts(args.input_len, args.output_len, vocab_size=offline.vocab_size(engine, args))
         # New prompts every time: a prefix cache must not make later batches faster.
-        with counted("warm-up batches", args.warmup) as batches:
+        with host.terminal.counted("warm-up batches", args.warmup) as batches:
             for _ in batches:
-                offline.generate(llm, source.make(args.batch_size, rng), args)
-        with counted("batches", max(1, args.num_iters)) as batches, profiled(llm, args.profile) as profile:
+                offline.generate(engine, source.make(args.batch_size, rng), args)
+        with (
+            host.terminal.counted("batches", max(1, args.num_iters)) as batches,
+            profiled(engine, host.step_phases, wanted=args.profile) as profile,
+        ):
             for _ in batches:
                 prompts = source.make(args.batch_size, rng)
                 started = time.perf_counter()
-                offline.generate(llm, prompts, args)
+                offline.generate(engine, prompts, args)
                 latencies.append(time.perf_counter() - started)
     return {
         "model_id": model,

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from core.cli.ui.tables import table
-
-if TYPE_CHECKING:
-    from core import LLM
+from core.api import OfflineEngine, StepPhase, Terminal
 
 COLUMNS = ("phase", "count", "median ms", "p99 ms", "share", "what")
 
@@ -22,26 +19,24 @@ def add_flag(group: argparse._ArgumentGroup) -> None:
 
 
 @contextmanager
-def profiled(llm: LLM, wanted: bool) -> Iterator[dict[str, Any]]:
+def profiled(engine: OfflineEngine, phases: Sequence[StepPhase], *, wanted: bool) -> Iterator[dict[str, Any]]:
     """Time what runs inside; yields what becomes the result's `profile`, empty without the flag."""
     figures: dict[str, Any] = {}
     if not wanted:
         yield figures
         return
-    with llm.profile() as report:
+    with engine.profile() as report:
         started = time.perf_counter()
         yield figures
         elapsed = time.perf_counter() - started
-    figures |= summary(report, elapsed)
+    figures |= summary(report, phases, elapsed)
 
 
-def summary(report: Mapping[str, list[float]], elapsed: float) -> dict[str, Any]:
+def summary(report: Mapping[str, Sequence[float]], phases: Sequence[StepPhase], elapsed: float) -> dict[str, Any]:
     """Return phase -> `count`, `total_s`, `median_ms`, `p99_ms` and `share` of the elapsed seconds, in step order.
 
     Shares do not add up to 1: the engine's phases run beside the worker's, and some are parts of others.
     """
-    from core.engine.profile import PHASES
-
     return {
         phase: {
             "count": int(report[phase][0]),
@@ -50,27 +45,26 @@ def summary(report: Mapping[str, list[float]], elapsed: float) -> dict[str, Any]
             "p99_ms": report[phase][3] * 1e3,
             "share": report[phase][1] / elapsed,
         }
-        for phase in PHASES
+        for phase in (one.name for one in phases)
         if phase in report
     }
 
 
-def show_profile(figures: Mapping[str, Mapping[str, float]]) -> None:
+def show_profile(terminal: Terminal, figures: Mapping[str, Mapping[str, float]], phases: Sequence[StepPhase]) -> None:
     """Print the phases as a table; nothing without any."""
-    from core.engine.profile import INNER, PHASES
-
+    known = {phase.name: phase for phase in phases}
     if not figures:
         return
     rows = [
         (
-            f"  {phase}" if phase in INNER else phase,
+            f"  {phase}" if known[phase].inner else phase,
             f"{one['count']:,}",
             f"{one['median_ms']:.3f}",
             f"{one['p99_ms']:.3f}",
             f"{one['share']:.1%}",
-            PHASES[phase],
+            known[phase].what,
         )
         for phase, one in figures.items()
     ]
     print("\nPhases of a step")
-    print(table(COLUMNS, rows, right=(1, 2, 3, 4)), flush=True)
+    print(terminal.table(COLUMNS, rows, right=(1, 2, 3, 4)), flush=True)

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from core.api.errors import ConfigError
-from core.cli.bench import plot
+from core.api import ConfigError
+from core_plugin_bench import plot
 
 ENDPOINTS: Mapping[str, str] = MappingProxyType(
     {"openai": "/v1/completions", "vllm": "/v1/completions", "openai-chat": "/v1/chat/completions"}

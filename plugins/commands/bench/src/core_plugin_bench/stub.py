@@ -1,4 +1,4 @@
-"""A server that streams words without computing any: `python -m core.cli.bench.stub CHUNKS GAP_SECONDS`."""
+"""A server that streams words without computing any: `python -m core_plugin_bench.stub CHUNKS GAP_SECONDS`."""
 
 from __future__ import annotations
 

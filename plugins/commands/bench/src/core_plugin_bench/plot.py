@@ -11,7 +11,7 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from core.cli.ui.tables import table
+from core.api import Terminal
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,13 +27,13 @@ def add_flag(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--plot", action="store_true", help="Draw how the measured times are distributed.")
 
 
-def show_plot(title: str, samples: Sequence[float], unit: str) -> None:
+def show_plot(terminal: Terminal, title: str, samples: Sequence[float], unit: str) -> None:
     """Print a histogram of samples under a title; nothing without samples."""
     if len(samples):
-        print(f"\n{title}, {unit} ({len(samples):,} samples)\n{histogram(samples)}", flush=True)
+        print(f"\n{title}, {unit} ({len(samples):,} samples)\n{histogram(terminal, samples)}", flush=True)
 
 
-def histogram(samples: Sequence[float]) -> str:
+def histogram(terminal: Terminal, samples: Sequence[float]) -> str:
     """Return a line for each range of values: its bounds, how many samples are in it, and a bar.
 
     Ranges are equal up to the 99th percentile; the last one has what is above, which would otherwise squeeze the rest.
@@ -51,7 +51,7 @@ def histogram(samples: Sequence[float]) -> str:
         (f"{lower:,.{places}f} to {upper:,.{places}f}", f"{count:,}", _bar(count / max(counts)))
         for lower, upper, count in zip(bounds, bounds[1:], counts)
     ]
-    return table((), rows, right=(0, 1))
+    return terminal.table((), rows, right=(0, 1))
 
 
 def _counts(values: np.ndarray, bounds: np.ndarray) -> list[int]:

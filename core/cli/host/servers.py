@@ -1,0 +1,72 @@
+"""Servers, as commands of plugins meet them."""
+
+from __future__ import annotations
+
+import ssl
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from core.cli.client import Client, connect, error_text, server_root, trust
+from core.cli.host.options import loaded_of
+from core.cli.sse import EventDecoder
+from core.phases import WAITING, parse
+
+if TYPE_CHECKING:
+    from core.api.cli import GivenOptions
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """A phase that a log reports; `StartPhase`."""
+
+    name: str
+    seconds: float
+    ago: float
+
+    @property
+    def waiting(self) -> bool:
+        """Whether it was spent waiting for another process."""
+        return self.name.startswith(WAITING)
+
+
+class AllServers:
+    """How to find, ask and start servers; `Servers`."""
+
+    def root(self, url: str, flag: str = "--url") -> str:
+        """Return a server's address without `/v1`."""
+        return server_root(url, flag)
+
+    def trust(self, ca: str | None) -> ssl.SSLContext | bool:
+        """Return how servers' certificates are checked."""
+        return trust(ca)
+
+    def connect(self, url: str, *, api_key: str | None, model: str | None, verify: ssl.SSLContext | bool) -> Client:
+        """Return a client of the server at an address."""
+        return connect(url, api_key=api_key, model=model, verify=verify)
+
+    def events(self) -> EventDecoder:
+        """Return a decoder for one stream."""
+        return EventDecoder()
+
+    def reason(self, body: Any) -> str:
+        """Return the message of an error body."""
+        return error_text(body)
+
+    def command(self, flags: Sequence[str]) -> list[str]:
+        """Return the words that start a server as a process of its own."""
+        return [sys.executable, "-m", "core.cli", "serve", *flags]
+
+    def files(self, options: GivenOptions) -> list[Path]:
+        """Return the files of the model that `core serve` with these options reads."""
+        from core.boot import resolve
+
+        path = Path(resolve(loaded_of(options).options).config.files.path)
+        return [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
+
+    def phase(self, message: str) -> Reported | None:
+        """Return the phase that a record of a server's log reports, if it does."""
+        found = parse(message)
+        return None if found is None else Reported(*found)

@@ -1,0 +1,44 @@
+"""What commands of plugins print."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
+
+from core.cli.ui.tables import table
+from core.config.sizes import format_size
+
+if TYPE_CHECKING:
+    from core.cli.ui.progress import RequestProgress
+
+
+class Screen:
+    """Tables, sizes and progress; `Terminal`."""
+
+    def table(
+        self,
+        header: Sequence[str],
+        rows: Sequence[Sequence[str]],
+        *,
+        right: Sequence[int] = (),
+        optional: Sequence[int] = (),
+    ) -> str:
+        """Return rows as aligned text, no wider than the terminal."""
+        return table(header, rows, right=right, optional=optional)
+
+    def size(self, num_bytes: float) -> str:
+        """Return a size with about three digits and a binary unit."""
+        return format_size(num_bytes)
+
+    def counted(self, what: str, times: int) -> AbstractContextManager[Iterator[int]]:
+        """Give 0, 1, ... and show progress after each."""
+        from core.cli.ui.progress import counted
+
+        return counted(what, times)
+
+    def requests(self, total: int, *, steady: bool = True) -> RequestProgress:
+        """Return the progress of requests."""
+        from core.cli.ui.progress import RequestProgress
+
+        return RequestProgress(total, steady=steady)
