@@ -150,7 +150,7 @@ if TYPE_CHECKING:
     from core.api.routes import EngineClient, GeneratedText, RoutePlugin, RouteRegistry, RouteRequest, RouteResponse
     from core.api.sampling import SamplingView
     from core.api.schedulers import AdmissionPolicy, ChunkPolicy, RequestView, SchedulerPolicy, SchedulerState
-    from core.api.servers import EventDecoder, ServerClient, ServerDelta, Servers, StartPhase
+    from core.api.servers import EventDecoder, OwnServer, ServerAddress, ServerClient, ServerDelta, Servers, StartPhase
     from core.api.serving import (
         Answer,
         AnswerRequest,
@@ -274,7 +274,7 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
         "routes": "EngineClient GeneratedText RoutePlugin RouteRegistry RouteRequest RouteResponse",
         "sampling": "SamplingView",
         "schedulers": "AdmissionPolicy ChunkPolicy RequestView SchedulerPolicy SchedulerState",
-        "servers": "EventDecoder ServerClient ServerDelta Servers StartPhase",
+        "servers": "EventDecoder OwnServer ServerAddress ServerClient ServerDelta Servers StartPhase",
         "serving": (
             "Answer AnswerRequest ChatRequest Delta Dialect Finish Job Outlet Prompt Reply TextRequest Timings "
             "TokenScore ToolChoice Usage"
@@ -592,6 +592,8 @@ __all__ = [
     "OfflineEngine",
     "StepPhase",
     "EventDecoder",
+    "OwnServer",
+    "ServerAddress",
     "ServerClient",
     "ServerDelta",
     "Servers",

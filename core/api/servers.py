@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -93,8 +94,56 @@ class StartPhase(Protocol):
     def waiting(self) -> bool: ...
 
 
+@dataclass(frozen=True, slots=True)
+class ServerAddress:
+    """Where requests go.
+
+    Attributes:
+        root: What they name: scheme, host and port.
+        socket: Path of a Unix socket to connect to instead; None: the host.
+    """
+
+    root: str
+    socket: str | None = None
+
+
+class OwnServer(Protocol):
+    """A server of one command's own, which answers as `core serve` does, on a socket that only this user reaches.
+
+    Attributes:
+        key: What requests have to bring, if the options have one.
+    """
+
+    @property
+    def address(self) -> ServerAddress: ...
+
+    @property
+    def key(self) -> str | None: ...
+
+    def close(self) -> None:
+        """End it, and its engine. Harmless when called again."""
+        ...
+
+
 class Servers(Protocol):
     """Servers: where one is, how to talk to it, and how to start one of core's."""
+
+    def choose(self, url: str | None, model: str | None = None, *, ask: bool = False) -> str:
+        """Return the address to talk to: the given one, that of the one server that is running, or the usual one.
+
+        Args:
+            url: What the user gave.
+            model: Only servers of this model are meant.
+            ask: Whether a user at a terminal is asked where several servers are running.
+
+        Raises:
+            EngineError: CORE-S193, several servers are running and nobody says which is meant.
+        """
+        ...
+
+    def address(self, url: str) -> ServerAddress:
+        """Return where requests to a server at `http://HOST:PORT`, or at `unix:PATH`, go. Raises as `root`."""
+        ...
 
     def root(self, url: str, flag: str = "--url") -> str:
         """Return a server's address without `/v1`, which users may give or leave out.
@@ -119,6 +168,14 @@ class Servers(Protocol):
         self, url: str, *, api_key: str | None, model: str | None, verify: ssl.SSLContext | bool
     ) -> ServerClient:
         """Return a client of the server at `http://HOST:PORT`, or at `unix:PATH`. Raises as `root`."""
+        ...
+
+    def own(self, options: GivenOptions) -> OwnServer:
+        """Start a server for this command alone; the address in the options is not used. Raises `CoreError`."""
+        ...
+
+    def connect_own(self, options: GivenOptions) -> ServerClient:
+        """Return a client of such a server, which ends with it. Raises `CoreError`."""
         ...
 
     def events(self) -> EventDecoder:

@@ -28,7 +28,6 @@ COMMANDS: Mapping[str, tuple[str, str]] = types.MappingProxyType(
         "rm": ("core.cli.models.remove", "Remove a model from the hub's cache."),
         "ps": ("core.cli.processes.listing", "List the servers of this user that are running."),
         "stop": ("core.cli.processes.stop", "End a running server of this user."),
-        "run-batch": ("core.cli.run_batch", "Answer the requests of a file (OpenAI Batch format)."),
         "plugins": ("core.cli.plugins", "List, explain, check, make and install plugins."),
         "config": ("core.cli.config", "Show options, their values and where each comes from."),
         "completion": ("core.cli.completion", "Print a completion script for bash, zsh or fish."),

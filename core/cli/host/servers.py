@@ -9,13 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from core.cli.client import Client, connect, error_text, server_root, trust
+from core.api.servers import ServerAddress
+from core.cli.client import SOCKET, SOCKET_HOST, Client, connect, error_text, server_root, trust
 from core.cli.host.options import loaded_of
 from core.cli.sse import EventDecoder
 from core.phases import WAITING, parse
 
 if TYPE_CHECKING:
     from core.api.cli import GivenOptions
+    from core.cli.local import LocalClient, LocalServer
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,18 @@ class Reported:
 class AllServers:
     """How to find, ask and start servers; `Servers`."""
 
+    def choose(self, url: str | None, model: str | None = None, *, ask: bool = False) -> str:
+        """Return the address to talk to."""
+        from core.cli.processes.choose import server_url
+
+        return server_url(url, model, ask=ask)
+
+    def address(self, url: str) -> ServerAddress:
+        """Return where requests to a server go."""
+        if url.startswith(SOCKET):
+            return ServerAddress(SOCKET_HOST, url.removeprefix(SOCKET))
+        return ServerAddress(server_root(url))
+
     def root(self, url: str, flag: str = "--url") -> str:
         """Return a server's address without `/v1`."""
         return server_root(url, flag)
@@ -46,6 +60,18 @@ class AllServers:
     def connect(self, url: str, *, api_key: str | None, model: str | None, verify: ssl.SSLContext | bool) -> Client:
         """Return a client of the server at an address."""
         return connect(url, api_key=api_key, model=model, verify=verify)
+
+    def own(self, options: GivenOptions) -> LocalServer:
+        """Start a server for this command alone."""
+        from core.cli.local import LocalServer
+
+        return LocalServer(loaded_of(options).options)
+
+    def connect_own(self, options: GivenOptions) -> LocalClient:
+        """Return a client of such a server, which ends with it."""
+        from core.cli.local import LocalClient
+
+        return LocalClient(loaded_of(options).options)
 
     def events(self) -> EventDecoder:
         """Return a decoder for one stream."""

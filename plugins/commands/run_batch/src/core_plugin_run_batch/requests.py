@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from core.api.errors import ConfigError
+from core.api import ConfigError
 
 _PATH = re.compile(r"/[A-Za-z0-9._~/-]{1,200}")
 _ANSWERING = re.compile(r"/v[12]/.+|/(?:score|rerank|pooling|classify|tokenize|detokenize|apply-template)")

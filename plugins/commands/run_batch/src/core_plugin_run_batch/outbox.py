@@ -16,9 +16,8 @@ from typing import IO, Any, Self
 
 import orjson
 
-from core.api.errors import ConfigError
-from core.cli.files import replaced
-from core.cli.run_batch.requests import Request
+from core.api import ConfigError, WholeFiles
+from core_plugin_run_batch.requests import Request
 
 _OK = 200
 
@@ -37,6 +36,7 @@ class Outbox:
     """The files of one batch, held against a second run at the same time.
 
     Args:
+        files: How files are written.
         path: The output file.
         errors: The error file.
         overwrite: Forget what an earlier run has written.
@@ -45,7 +45,8 @@ class Outbox:
         ConfigError: CORE-C181, a file cannot be used.
     """
 
-    def __init__(self, path: Path, errors: Path, *, overwrite: bool = False) -> None:
+    def __init__(self, files: WholeFiles, path: Path, errors: Path, *, overwrite: bool = False) -> None:
+        self._files = files
         self.path, self.errors = path, errors
         self._partial = path.with_name(f"{path.name}.part")
         self._places: dict[str, _Place] = {}
@@ -96,7 +97,7 @@ class Outbox:
         try:
             wanted = list(order)
             others = self._places.keys() - set(wanted)
-            with replaced(self.path) as output:
+            with self._files.replaced(self.path) as output:
                 for custom_id in [*(one for one in self._places if one in others), *wanted]:
                     if custom_id in self._places:
                         output.write(_line(self._places[custom_id]))
@@ -108,7 +109,7 @@ class Outbox:
 
     def _write_errors(self) -> None:
         if self._failed:
-            with replaced(self.errors) as output:
+            with self._files.replaced(self.errors) as output:
                 output.writelines(self._failed)
         else:
             self.errors.unlink(missing_ok=True)

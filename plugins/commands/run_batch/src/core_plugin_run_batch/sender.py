@@ -10,8 +10,8 @@ from typing import Any, Protocol
 import httpx
 import orjson
 
-from core.api.errors import CoreError
-from core.cli.run_batch.requests import Request
+from core.api import CoreError
+from core_plugin_run_batch.requests import Request
 
 _PASSING = frozenset({408, 429, 502, 503, 504})
 _CONNECT_SECONDS = 10.0

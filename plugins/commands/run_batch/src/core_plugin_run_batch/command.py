@@ -10,40 +10,57 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from core.api.errors import ConfigError
-from core.cli.engine_flags import add_engine_flags, engine_options
-from core.cli.processes.choose import server_url
-from core.cli.talk import INTERRUPTED
-from core.config.flags import Given
-from core.config.parser import CoreParser
-from core.signals import closed_whole, run_ended_by
+from core.api import CommandHost, ConfigError, GivenOptions
 
 if TYPE_CHECKING:
-    from core.cli.run_batch.outbox import Outbox
-    from core.cli.run_batch.requests import BadLine, Request
-    from core.cli.run_batch.sender import Sender
-    from core.config.load import LoadedOptions
-    from core.config.resolved import Options
+    from core_plugin_run_batch.outbox import Outbox
+    from core_plugin_run_batch.requests import BadLine, Request
+    from core_plugin_run_batch.sender import Sender
 
 _CONCURRENCY = 64
 _SHOWN = 10
 
-
-def register(subparsers: Any) -> None:
-    """Add the command."""
-    parser = subparsers.add_parser(
-        "run-batch",
-        help="Answer the requests of a file (OpenAI Batch format).",
-        description="Reads a JSON object per line with custom_id, method, url and body, and writes one with the answer "
-        "per line. Run again, it goes on where it was interrupted and tries again what failed.",
-        add_help=False,
-    )
-    _add_flags(parser)
-    add_engine_flags(parser)
-    parser.set_defaults(run=run)
+INTERRUPTED = 130
+"""Exit status of a command that Ctrl-C ended."""
 
 
-def _add_flags(parser: CoreParser) -> None:
+class RunBatch:
+    """The command."""
+
+    def bind(self, host: CommandHost) -> None:
+        """Take what core lends."""
+        self._host = host
+
+    def register(self, parser: argparse.ArgumentParser) -> None:
+        """Add the flags."""
+        parser.description = (
+            "Reads a JSON object per line with custom_id, method, url and body, and writes one with the answer "
+            "per line. Run again, it goes on where it was interrupted and tries again what failed."
+        )
+        _add_flags(parser)
+        self._host.options.add_alone(parser)
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Answer what is not answered yet; return 0 if nothing failed."""
+        from core_plugin_run_batch.outbox import Outbox
+        from core_plugin_run_batch.requests import read_requests
+
+        options = _options(self._host, args)
+        requests, bad = read_requests(args.input_file)
+        for line in bad[:_SHOWN]:
+            print(f"core: {line}", file=sys.stderr)
+        if len(bad) > _SHOWN:
+            print(f"core: and {len(bad) - _SHOWN} bad lines more; the error file has all", file=sys.stderr)
+        output = Path(args.output_file)
+        with Outbox(self._host.files, output, _error_file(args), overwrite=args.overwrite) as outbox:
+            left = [request for request in requests if not outbox.has(request)]
+            for line in bad:
+                outbox.fail(line.record())
+            interrupted = _answer(self._host, args, options, left, outbox) if left else False
+            return INTERRUPTED if interrupted else _finish(requests, left, bad, outbox)
+
+
+def _add_flags(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("batch")
     group.add_argument(
         "-i", "--input-file", required=True, metavar="FILE", help="Requests, one per line; - is standard input."
@@ -69,36 +86,17 @@ def _add_flags(parser: CoreParser) -> None:
     group.add_argument("--overwrite", action="store_true", help="Do not use what an earlier run has written.")
 
 
-def run(args: argparse.Namespace) -> int:
-    """Answer what is not answered yet; return 0 if nothing failed."""
-    from core.cli.run_batch.outbox import Outbox
-    from core.cli.run_batch.requests import read_requests
-
-    loaded = _options(args)
-    requests, bad = read_requests(args.input_file)
-    for line in bad[:_SHOWN]:
-        print(f"core: {line}", file=sys.stderr)
-    if len(bad) > _SHOWN:
-        print(f"core: and {len(bad) - _SHOWN} bad lines more; the error file has all", file=sys.stderr)
-    with Outbox(Path(args.output_file), _error_file(args), overwrite=args.overwrite) as outbox:
-        left = [request for request in requests if not outbox.has(request)]
-        for line in bad:
-            outbox.fail(line.record())
-        interrupted = _answer(args, loaded, left, outbox) if left else False
-        return INTERRUPTED if interrupted else _finish(requests, left, bad, outbox)
-
-
-def _answer(args: argparse.Namespace, loaded: LoadedOptions, left: list[Request], outbox: Outbox) -> bool:
+def _answer(
+    host: CommandHost, args: argparse.Namespace, options: GivenOptions, left: list[Request], outbox: Outbox
+) -> bool:
     """Ask for the answers that are missing; return whether Ctrl-C ended it."""
-    from core.cli.ui.progress import RequestProgress
-
     try:
         with ExitStack() as held:
-            sender = _sender(args, loaded, held)
-            progress = held.enter_context(RequestProgress(len(left)))
-            with closed_whole(asyncio.Runner()) as runner:
+            sender = _sender(host, args, options, held)
+            progress = held.enter_context(host.terminal.requests(len(left)))
+            with host.signals.closed_whole(asyncio.Runner()) as runner:
                 runner.get_loop().set_exception_handler(_report)
-                run_ended_by(runner, sender.send_all(left, outbox, progress), signal.SIGTERM, signal.SIGHUP)
+                host.signals.run(runner, sender.send_all(left, outbox, progress), signal.SIGTERM, signal.SIGHUP)
     except KeyboardInterrupt:
         print(f"core: interrupted with {outbox.answered} answers kept; run it again to go on", file=sys.stderr)
         return True
@@ -114,39 +112,31 @@ def _report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         loop.default_exception_handler(context)
 
 
-def _sender(args: argparse.Namespace, loaded: LoadedOptions, held: ExitStack) -> Sender:
+def _sender(host: CommandHost, args: argparse.Namespace, options: GivenOptions, held: ExitStack) -> Sender:
     """Return what sends to the server of `--url`, or to one of this command's own, which `held` ends."""
-    from core.cli.client import SOCKET, SOCKET_HOST, server_root, trust
-    from core.cli.run_batch.sender import Sender
+    from core_plugin_run_batch.sender import Sender
 
-    key, socket = loaded.options.server.api_key, None
-    if _is_local(args):
-        from core.cli.local import LocalServer
-
-        server = LocalServer(_without_readers(loaded))
+    if _is_local(host, args):
+        server = host.servers.own(_without_readers(options))
         held.callback(server.close)
-        root, socket = SOCKET_HOST, server.path
-    elif (url := server_url(args.url)).startswith(SOCKET):
-        root, socket = SOCKET_HOST, url.removeprefix(SOCKET)
+        address = server.address
     else:
-        root = server_root(url)
+        address = host.servers.address(host.servers.choose(args.url))
     return Sender(
-        root,
-        key,
-        socket,
+        address.root,
+        options.value("server.api_key"),
+        address.socket,
         concurrency=args.concurrency,
         retries=args.max_retries,
         timeout=args.timeout,
-        verify=trust(args.ca),
+        verify=host.servers.trust(args.ca),
     )
 
 
-def _without_readers(loaded: LoadedOptions) -> Options:
+def _without_readers(options: GivenOptions) -> GivenOptions:
     """Return the options of a server whose answers nobody reads along: no step is kept short, unless the user says."""
-    if loaded.sources["scheduler.max_itl_ms"] != "default":
-        return loaded.options
-    scheduler = loaded.options.scheduler.model_copy(update={"max_itl_ms": 0.0})
-    return loaded.options.model_copy(update={"scheduler": scheduler})
+    said = options.source("scheduler.max_itl_ms") != "default"
+    return options if said else options.changed({"scheduler.max_itl_ms": 0.0})
 
 
 def _finish(requests: list[Request], left: list[Request], bad: list[BadLine], outbox: Outbox) -> int:
@@ -158,23 +148,23 @@ def _finish(requests: list[Request], left: list[Request], bad: list[BadLine], ou
     return 1 if failed else 0
 
 
-def _options(args: argparse.Namespace) -> LoadedOptions:
+def _options(host: CommandHost, args: argparse.Namespace) -> GivenOptions:
     """Check the flags against each other. Raises `ConfigError`, CORE-C182."""
-    loaded = engine_options(args)
+    options = host.options.load_alone(args)
     if args.concurrency < 1 or args.max_retries < 0 or (args.timeout is not None and not args.timeout > 0):
         raise ConfigError(
             "CORE-C182", "--concurrency must be 1 or more, --max-retries 0 or more, --timeout more than 0."
         )
-    if _is_local(args) and args.url is not None:
+    if _is_local(host, args) and args.url is not None:
         raise ConfigError("CORE-C182", "--url and --model exclude each other.", hint="Give one of them.")
-    engine = [value.flag for name, value in vars(args).items() if name != "server.api_key" and isinstance(value, Given)]
-    if engine and not _is_local(args):
+    engine = [flag for path, flag in host.options.given(args).items() if path != "server.api_key"]
+    if engine and not _is_local(host, args):
         raise ConfigError("CORE-C182", f"flag {engine[0]} needs a model to be run here.", hint="Give --model.")
-    return loaded
+    return options
 
 
-def _is_local(args: argparse.Namespace) -> bool:
-    return hasattr(args, "model.model")
+def _is_local(host: CommandHost, args: argparse.Namespace) -> bool:
+    return "model.model" in host.options.given(args)
 
 
 def _error_file(args: argparse.Namespace) -> Path:
