@@ -150,7 +150,16 @@ if TYPE_CHECKING:
     from core.api.routes import EngineClient, GeneratedText, RoutePlugin, RouteRegistry, RouteRequest, RouteResponse
     from core.api.sampling import SamplingView
     from core.api.schedulers import AdmissionPolicy, ChunkPolicy, RequestView, SchedulerPolicy, SchedulerState
-    from core.api.servers import EventDecoder, OwnServer, ServerAddress, ServerClient, ServerDelta, Servers, StartPhase
+    from core.api.servers import (
+        EventDecoder,
+        OwnServer,
+        RunningServer,
+        ServerAddress,
+        ServerClient,
+        ServerDelta,
+        Servers,
+        StartPhase,
+    )
     from core.api.serving import (
         Answer,
         AnswerRequest,
@@ -274,7 +283,7 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
         "routes": "EngineClient GeneratedText RoutePlugin RouteRegistry RouteRequest RouteResponse",
         "sampling": "SamplingView",
         "schedulers": "AdmissionPolicy ChunkPolicy RequestView SchedulerPolicy SchedulerState",
-        "servers": "EventDecoder OwnServer ServerAddress ServerClient ServerDelta Servers StartPhase",
+        "servers": "EventDecoder OwnServer RunningServer ServerAddress ServerClient ServerDelta Servers StartPhase",
         "serving": (
             "Answer AnswerRequest ChatRequest Delta Dialect Finish Job Outlet Prompt Reply TextRequest Timings "
             "TokenScore ToolChoice Usage"
@@ -593,6 +602,7 @@ __all__ = [
     "StepPhase",
     "EventDecoder",
     "OwnServer",
+    "RunningServer",
     "ServerAddress",
     "ServerClient",
     "ServerDelta",

@@ -119,6 +119,10 @@ class Terminal(Protocol):
         """Return a size with about three digits and a binary unit."""
         ...
 
+    def duration(self, seconds: float) -> str:
+        """Return a length of time in its two largest units: `3 d 4 h`, `12 s`."""
+        ...
+
     def counted(self, what: str, times: int) -> AbstractContextManager[Iterator[int]]:
         """Give 0, 1, ... and show progress on standard error after each; nothing is drawn in between.
 

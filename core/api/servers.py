@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from core.api.cli import GivenOptions
+    from core.api.errors import EngineError
 
 
 class ServerDelta(Protocol):
@@ -107,6 +108,33 @@ class ServerAddress:
     socket: str | None = None
 
 
+class RunningServer(Protocol):
+    """A server that this user has started on this machine.
+
+    Attributes:
+        pid: Its process.
+        started: When that began, in seconds since 1970.
+        url: `http://HOST:PORT`, or `unix:PATH`.
+        model: Name of the model that it serves.
+        version: That of its core.
+    """
+
+    @property
+    def pid(self) -> int: ...
+
+    @property
+    def started(self) -> float: ...
+
+    @property
+    def url(self) -> str: ...
+
+    @property
+    def model(self) -> str: ...
+
+    @property
+    def version(self) -> str: ...
+
+
 class OwnServer(Protocol):
     """A server of one command's own, which answers as `core serve` does, on a socket that only this user reaches.
 
@@ -127,6 +155,22 @@ class OwnServer(Protocol):
 
 class Servers(Protocol):
     """Servers: where one is, how to talk to it, and how to start one of core's."""
+
+    def running(self) -> Sequence[RunningServer]:
+        """Return the servers of this user, in the order of their starts."""
+        ...
+
+    def is_running(self, server: RunningServer) -> bool:
+        """Say whether a server is still there."""
+        ...
+
+    def terminate(self, server: RunningServer) -> None:
+        """Ask a server to end, as SIGTERM does; harmless when it has."""
+        ...
+
+    def unclear(self, servers: Sequence[RunningServer], hint: str) -> EngineError:
+        """Return the error of a command that means one server while there are these."""
+        ...
 
     def choose(self, url: str | None, model: str | None = None, *, ask: bool = False) -> str:
         """Return the address to talk to: the given one, that of the one server that is running, or the usual one.

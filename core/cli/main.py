@@ -26,8 +26,6 @@ COMMANDS: Mapping[str, tuple[str, str]] = types.MappingProxyType(
         "ls": ("core.cli.models.listing", "List the models that are on this machine."),
         "show": ("core.cli.models.show", "Describe a model that is on this machine."),
         "rm": ("core.cli.models.remove", "Remove a model from the hub's cache."),
-        "ps": ("core.cli.processes.listing", "List the servers of this user that are running."),
-        "stop": ("core.cli.processes.stop", "End a running server of this user."),
         "plugins": ("core.cli.plugins", "List, explain, check, make and install plugins."),
         "config": ("core.cli.config", "Show options, their values and where each comes from."),
         "completion": ("core.cli.completion", "Print a completion script for bash, zsh or fish."),

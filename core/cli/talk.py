@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from core.cli.processes.choose import DEFAULT_URL, server_url
+from core.cli.choose import DEFAULT_URL, server_url
 from core.cli.ui.answer import View, open_view
 from core.cli.ui.echo import echo_off
 from core.cli.ui.lines import readable

@@ -17,7 +17,10 @@ from core.phases import WAITING, parse
 
 if TYPE_CHECKING:
     from core.api.cli import GivenOptions
+    from core.api.errors import EngineError
+    from core.api.servers import RunningServer
     from core.cli.local import LocalClient, LocalServer
+    from core.server.registry import RunningServer as Registered
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +40,33 @@ class Reported:
 class AllServers:
     """How to find, ask and start servers; `Servers`."""
 
+    def running(self) -> list[Registered]:
+        """Return the servers of this user."""
+        from core.server.registry import running_servers
+
+        return running_servers()
+
+    def is_running(self, server: RunningServer) -> bool:
+        """Say whether a server is still there."""
+        from core.server.registry import is_running
+
+        return is_running(server)
+
+    def terminate(self, server: RunningServer) -> None:
+        """Ask a server to end."""
+        from core.server.registry import terminate
+
+        terminate(server)
+
+    def unclear(self, servers: Sequence[RunningServer], hint: str) -> EngineError:
+        """Return the error of a command that means one server while there are these."""
+        from core.cli.choose import several
+
+        return several(servers, hint)
+
     def choose(self, url: str | None, model: str | None = None, *, ask: bool = False) -> str:
         """Return the address to talk to."""
-        from core.cli.processes.choose import server_url
+        from core.cli.choose import server_url
 
         return server_url(url, model, ask=ask)
 

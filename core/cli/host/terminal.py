@@ -31,6 +31,16 @@ class Screen:
         """Return a size with about three digits and a binary unit."""
         return format_size(num_bytes)
 
+    def duration(self, seconds: float) -> str:
+        """Return a length of time in its two largest units."""
+        left = max(0, int(seconds))
+        parts: list[str] = []
+        for name, size in (("d", 86400), ("h", 3600), ("min", 60), ("s", 1)):
+            count, left = divmod(left, size)
+            if count or parts or name == "s":
+                parts.append(f"{count} {name}")
+        return " ".join(parts[:2])
+
     def counted(self, what: str, times: int) -> AbstractContextManager[Iterator[int]]:
         """Give 0, 1, ... and show progress after each."""
         from core.cli.ui.progress import counted

@@ -58,10 +58,10 @@ def _plain(kept: Kept) -> dict[str, Any]:
 
 
 def _row(kept: Kept) -> tuple[str, ...]:
-    from core.cli.processes.listing import duration
+    from core.cli.host.terminal import Screen
     from core.config.sizes import format_size
 
     model = kept.model
-    used = "" if model.used is None else f"{duration(time.time() - model.used)} ago"
+    used = "" if model.used is None else f"{Screen().duration(time.time() - model.used)} ago"
     owner = kept.entry.name if kept.removable else f"{kept.entry.name} (installed)"
     return model.reference, format_size(model.num_bytes), used, (model.revision or "")[:_SHORT], owner

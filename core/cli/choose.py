@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from core.api.errors import EngineError
 
 if TYPE_CHECKING:
-    from core.server.registry import RunningServer
+    from core.api.servers import RunningServer
 
 DEFAULT_URL = "http://127.0.0.1:8000/v1"
 
