@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import argparse
     import asyncio
     import signal
-    from collections.abc import Coroutine, Iterator, Mapping, Sequence
+    from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
     from typing import IO
@@ -123,6 +123,10 @@ class Terminal(Protocol):
         """Return a length of time in its two largest units: `3 d 4 h`, `12 s`."""
         ...
 
+    def meant(self, word: str, known: Iterable[str]) -> str:
+        """Return "Did you mean '...'?" for the one of `known` that is closest to a word, or an empty text."""
+        ...
+
     def counted(self, what: str, times: int) -> AbstractContextManager[Iterator[int]]:
         """Give 0, 1, ... and show progress on standard error after each; nothing is drawn in between.
 
@@ -142,6 +146,10 @@ class Terminal(Protocol):
 
 class Signals(Protocol):
     """Ctrl-C and other signals by which somebody asks a command to end."""
+
+    def ended_by(self, *signals: signal.Signals) -> AbstractContextManager[None]:
+        """Have these signals end the block like an error, so that what it has opened is closed. For the main thread."""
+        ...
 
     def held_back(self, *signals: signal.Signals) -> AbstractContextManager[None]:
         """Hold signals back: what is started meanwhile is born with them blocked."""

@@ -154,7 +154,14 @@ class OwnServer(Protocol):
 
 
 class Servers(Protocol):
-    """Servers: where one is, how to talk to it, and how to start one of core's."""
+    """Servers: where one is, how to talk to it, and how to start one of core's.
+
+    Attributes:
+        usual: Address of a server whose options say nothing of it.
+    """
+
+    @property
+    def usual(self) -> str: ...
 
     def running(self) -> Sequence[RunningServer]:
         """Return the servers of this user, in the order of their starts."""

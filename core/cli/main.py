@@ -19,9 +19,6 @@ from core.suggest import nearest
 COMMANDS: Mapping[str, tuple[str, str]] = types.MappingProxyType(
     {
         "serve": ("core.cli.serve", "Serve a model over HTTP (OpenAI-compatible)."),
-        "chat": ("core.cli.chat", "Chat with a running server, or with a model in this process."),
-        "run": ("core.cli.run", "Chat with a model in this process."),
-        "complete": ("core.cli.complete", "Complete texts with a running server, or with a model in this process."),
         "pull": ("core.cli.models.pull", "Fetch a model, so that it can be served at once."),
         "ls": ("core.cli.models.listing", "List the models that are on this machine."),
         "show": ("core.cli.models.show", "Describe a model that is on this machine."),

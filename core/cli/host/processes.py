@@ -10,13 +10,17 @@ from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from core.cli.files import replaced, write_whole
-from core.signals import closed_whole, held_back, run_ended_by
+from core.signals import closed_whole, ended_by, held_back, run_ended_by
 
 T = TypeVar("T")
 
 
 class AllSignals:
     """How a command is ended from outside; `Signals`."""
+
+    def ended_by(self, *signals: signal.Signals) -> AbstractContextManager[None]:
+        """Have these signals end the block like an error."""
+        return ended_by(*signals)
 
     def held_back(self, *signals: signal.Signals) -> AbstractContextManager[None]:
         """Hold signals back in the block."""

@@ -1,4 +1,4 @@
-"""Servers, as commands of plugins meet them."""
+"""Servers, as commands of plugins meet them. The client, which takes a while to be imported, waits for its use."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.api.servers import ServerAddress
-from core.cli.client import SOCKET, SOCKET_HOST, Client, connect, error_text, server_root, trust
+from core.cli.choose import DEFAULT_URL, server_url, several
 from core.cli.host.options import loaded_of
 from core.cli.sse import EventDecoder
 from core.phases import WAITING, parse
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from core.api.cli import GivenOptions
     from core.api.errors import EngineError
     from core.api.servers import RunningServer
+    from core.cli.client import Client
     from core.cli.local import LocalClient, LocalServer
     from core.server.registry import RunningServer as Registered
 
@@ -40,6 +41,8 @@ class Reported:
 class AllServers:
     """How to find, ask and start servers; `Servers`."""
 
+    usual = DEFAULT_URL
+
     def running(self) -> list[Registered]:
         """Return the servers of this user."""
         from core.server.registry import running_servers
@@ -60,32 +63,36 @@ class AllServers:
 
     def unclear(self, servers: Sequence[RunningServer], hint: str) -> EngineError:
         """Return the error of a command that means one server while there are these."""
-        from core.cli.choose import several
-
         return several(servers, hint)
 
     def choose(self, url: str | None, model: str | None = None, *, ask: bool = False) -> str:
         """Return the address to talk to."""
-        from core.cli.choose import server_url
-
         return server_url(url, model, ask=ask)
 
     def address(self, url: str) -> ServerAddress:
         """Return where requests to a server go."""
+        from core.cli.client import SOCKET, SOCKET_HOST, server_root
+
         if url.startswith(SOCKET):
             return ServerAddress(SOCKET_HOST, url.removeprefix(SOCKET))
         return ServerAddress(server_root(url))
 
     def root(self, url: str, flag: str = "--url") -> str:
         """Return a server's address without `/v1`."""
+        from core.cli.client import server_root
+
         return server_root(url, flag)
 
     def trust(self, ca: str | None) -> ssl.SSLContext | bool:
         """Return how servers' certificates are checked."""
+        from core.cli.client import trust
+
         return trust(ca)
 
     def connect(self, url: str, *, api_key: str | None, model: str | None, verify: ssl.SSLContext | bool) -> Client:
         """Return a client of the server at an address."""
+        from core.cli.client import connect
+
         return connect(url, api_key=api_key, model=model, verify=verify)
 
     def own(self, options: GivenOptions) -> LocalServer:
@@ -106,6 +113,8 @@ class AllServers:
 
     def reason(self, body: Any) -> str:
         """Return the message of an error body."""
+        from core.cli.client import error_text
+
         return error_text(body)
 
     def command(self, flags: Sequence[str]) -> list[str]:

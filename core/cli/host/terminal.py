@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from core.cli.ui.tables import table
 from core.config.sizes import format_size
+from core.suggest import nearest
 
 if TYPE_CHECKING:
     from core.cli.ui.progress import RequestProgress
@@ -40,6 +41,10 @@ class Screen:
             if count or parts or name == "s":
                 parts.append(f"{count} {name}")
         return " ".join(parts[:2])
+
+    def meant(self, word: str, known: Iterable[str]) -> str:
+        """Return a question for the one of `known` that is closest to a word."""
+        return nearest(word, known)
 
     def counted(self, what: str, times: int) -> AbstractContextManager[Iterator[int]]:
         """Give 0, 1, ... and show progress after each."""

@@ -9,10 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from core.suggest import nearest
-
 if TYPE_CHECKING:
-    from core.cli.chat import Session
+    from core_plugin_chat.chat import Session
 
 _COMMAND = re.compile(r"/([a-z]+)(?:\s+(.*))?", re.DOTALL)
 _NOTHING = "-"
@@ -36,7 +34,9 @@ def command(message: str) -> tuple[str, str] | None:
 def execute(session: Session, name: str, argument: str) -> None:
     """Carry out a command; one that does not exist is a message to the user."""
     if name not in COMMANDS:
-        hint = nearest(f"/{name}", [f"/{known}" for known in COMMANDS]) or "/help lists what there is."
+        hint = (
+            session.host.terminal.meant(f"/{name}", [f"/{known}" for known in COMMANDS]) or "/help lists what there is."
+        )
         session.say(f"there is no /{name}. {hint} To send it as a message, write //{name}.")
         return
     COMMANDS[name].run(session, argument)
@@ -64,7 +64,7 @@ def _system(session: Session, argument: str) -> None:
 def _save(session: Session, argument: str) -> None:
     path = _path(session, argument)
     if path is not None:
-        session.conversation.save(path, session.source.model)
+        session.conversation.save(session.host.files, path, session.source.model)
         session.say(f"{len(session.conversation.messages)} messages written to {path}.")
 
 

@@ -8,16 +8,12 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-from core.cli.choose import DEFAULT_URL, server_url
-from core.cli.ui.answer import View, open_view
-from core.cli.ui.echo import echo_off
-from core.cli.ui.lines import readable
-from core.config.flags import Given
-
-if TYPE_CHECKING:
-    from core.cli.client import Delta
+from core.api import CommandHost, ServerDelta, Signals
+from core_plugin_chat.answer import View, open_view
+from core_plugin_chat.echo import echo_off
+from core_plugin_chat.lines import readable
 
 STDIN = "-"
 INTERRUPTED = 130
@@ -35,9 +31,9 @@ class Source(Protocol):
     @property
     def place(self) -> str: ...
 
-    def chat(self, messages: list[dict[str, Any]], params: dict[str, Any]) -> Iterator[Delta]: ...
+    def chat(self, messages: list[dict[str, Any]], params: dict[str, Any]) -> Iterator[ServerDelta]: ...
 
-    def complete(self, prompt: str, params: dict[str, Any]) -> Iterator[Delta]: ...
+    def complete(self, prompt: str, params: dict[str, Any]) -> Iterator[ServerDelta]: ...
 
     def close(self) -> None: ...
 
@@ -63,13 +59,17 @@ class Answer:
     cut: bool = False
 
 
-def add_source_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags that say where answers come from."""
+def add_source_flags(parser: argparse.ArgumentParser, usual: str) -> None:
+    """Add the flags that say where answers come from.
+
+    Args:
+        usual: Address of a server of which nothing is said.
+    """
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
         "--url",
         metavar="URL",
-        help=f"Base URL of the server; default: the one that `core ps` lists, or {DEFAULT_URL}.",
+        help=f"Base URL of the server; default: the one that `core ps` lists, or {usual}.",
     )
     where.add_argument("--local", metavar="MODEL", help="Run this model here instead of asking a server.")
     parser.add_argument("--model-name", metavar="NAME", help="Model to ask for; default: the server's first.")
@@ -111,35 +111,28 @@ def quick_text(args: argparse.Namespace) -> str | None:
     return None if text is None else readable(text)
 
 
-def open_source(args: argparse.Namespace) -> Source:
+def open_source(host: CommandHost, args: argparse.Namespace) -> Source:
     """Connect to the server, or start the model."""
     if args.local is not None:
-        from core.cli.engine_flags import options_of
-        from core.cli.local import LocalClient
-
-        return LocalClient(options_of(args.local).options)
-    from core.cli.client import connect, trust
-
+        return host.servers.connect_own(host.options.of_model(args.local, "--local"))
     key = args.api_key or os.environ.get("CORE_API_KEY")
-    url = server_url(args.url, args.model_name, ask=args.quick is None)
-    return connect(url, api_key=key, model=args.model_name, verify=trust(args.ca))
+    servers = host.servers
+    url = servers.choose(args.url, args.model_name, ask=args.quick is None)
+    return servers.connect(url, api_key=key, model=args.model_name, verify=servers.trust(args.ca))
 
 
-def open_run_source(args: argparse.Namespace) -> Source:
+def open_run_source(host: CommandHost, args: argparse.Namespace) -> Source:
     """Start the model of `core run`, which takes the engine's own flags."""
-    from core.cli.engine_flags import engine_options
-    from core.cli.local import LocalClient
-
-    loaded = engine_options(args)
-    if isinstance(getattr(args, "model.seed", None), Given):
-        args.seed = loaded.options.model.seed
-    return LocalClient(loaded.options)
+    options = host.options.load_alone(args)
+    if "model.seed" in host.options.given(args):
+        args.seed = options.value("model.seed")
+    return host.servers.connect_own(options)
 
 
-def show(deltas: Iterator[Delta], view: View) -> Answer:
+def show(signals: Signals, deltas: Iterator[ServerDelta], view: View) -> Answer:
     """Show an answer as it comes and return it. Ctrl-C ends the answer, not the program."""
     answer, started = Answer(), time.perf_counter()
-    with echo_off(sys.stdout, pause=view.pause, resume=view.resume):
+    with echo_off(signals, sys.stdout, pause=view.pause, resume=view.resume):
         try:
             for delta in deltas:
                 if delta.text or delta.reasoning:
@@ -156,7 +149,7 @@ def show(deltas: Iterator[Delta], view: View) -> Answer:
     return answer
 
 
-def _take(delta: Delta, answer: Answer, view: View) -> None:
+def _take(delta: ServerDelta, answer: Answer, view: View) -> None:
     if delta.reasoning:
         view.reasoning(delta.reasoning)
     if delta.text:

@@ -6,28 +6,33 @@ import argparse
 import sys
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any
 
-from core.api.errors import CoreError
-from core.cli import slash, talk
-from core.cli.conversation import Conversation
-from core.cli.talk import INTERRUPTED
-from core.cli.ui.lines import Lines, history_file
+from core.api import CommandHost, CoreError
+from core_plugin_chat import slash, talk
+from core_plugin_chat.conversation import Conversation
+from core_plugin_chat.lines import Lines, history_file
+from core_plugin_chat.talk import INTERRUPTED
 
 _MARK = "> "
 _HINT = "\n(Ctrl-C again, Ctrl-D or /exit leaves)"
 
 
-def register(subparsers: Any) -> None:
-    """Add the command."""
-    parser = subparsers.add_parser(
-        "chat",
-        help="Chat with a running server, or with a model in this process.",
-        description="/help lists the commands of a chat. Ctrl-C stops an answer, Ctrl-D ends the chat.",
-    )
-    talk.add_source_flags(parser)
-    add_chat_flags(parser)
-    parser.set_defaults(run=run)
+class Chat:
+    """The command."""
+
+    def bind(self, host: CommandHost) -> None:
+        """Take what core lends."""
+        self._host = host
+
+    def register(self, parser: argparse.ArgumentParser) -> None:
+        """Add the flags."""
+        parser.description = "/help lists the commands of a chat. Ctrl-C stops an answer, Ctrl-D ends the chat."
+        talk.add_source_flags(parser, self._host.servers.usual)
+        add_chat_flags(parser)
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Chat with the server or model that the flags name."""
+        return converse(self._host, args, talk.open_source(self._host, args))
 
 
 def add_chat_flags(parser: argparse.ArgumentParser) -> None:
@@ -39,15 +44,10 @@ def add_chat_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-history", action="store_true", help="Do not remember what is typed from time to time.")
 
 
-def run(args: argparse.Namespace) -> int:
-    """Chat with the server or model that the flags name."""
-    return converse(args, talk.open_source(args))
-
-
-def converse(args: argparse.Namespace, source: talk.Source) -> int:
+def converse(host: CommandHost, args: argparse.Namespace, source: talk.Source) -> int:
     """Chat until the end of input; return the exit status. Closes the source."""
     with closing(source):
-        session = Session(source, args)
+        session = Session(host, source, args)
         text = talk.quick_text(args)
         if text is not None:
             session.ask(text)
@@ -86,12 +86,14 @@ class Session:
     """A chat: its conversation, and how answers are asked for and shown.
 
     Attributes:
+        host: What core lends.
         stopped: Whether Ctrl-C ended the last answer.
         stats: Whether tokens and speed are shown after each answer.
         withdrawn: A message that could not be answered, for `/retry`.
     """
 
-    def __init__(self, source: talk.Source, args: argparse.Namespace) -> None:
+    def __init__(self, host: CommandHost, source: talk.Source, args: argparse.Namespace) -> None:
+        self.host = host
         self.source = source
         self.conversation = Conversation(args.system_prompt)
         self.stats: bool = args.stats
@@ -151,7 +153,8 @@ class Session:
         self.conversation.ask(text)
         view = talk.view_for(self._args, markdown=not self._args.no_markdown)
         try:
-            answer = talk.show(self.source.chat(self.conversation.messages, self._params), view)
+            deltas = self.source.chat(self.conversation.messages, self._params)
+            answer = talk.show(self.host.signals, deltas, view)
         except CoreError:
             self.withdrawn = self.conversation.withdraw()
             raise

@@ -7,9 +7,8 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, TextIO
 
-from core.cli.ui.text import printable
-from core.cli.ui.waiting import REFRESHES, Waiting, spinner
-from core.logs import use_colour
+from core_plugin_chat.text import printable
+from core_plugin_chat.waiting import REFRESHES, Waiting, spinner
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -52,7 +51,7 @@ class PlainView:
         self._stream = stream
         self._terminal = stream.isatty()
         self._reasons = reasoning and self._terminal
-        self._dim, self._reset = (_DIM, _RESET) if use_colour(stream) else ("", "")
+        self._dim, self._reset = (_DIM, _RESET) if _coloured(stream) else ("", "")
         self._thinking = False
         self._waiting = waiting
         self.resume()
@@ -239,3 +238,8 @@ def _thought(text: str) -> RenderableType:
     from rich.text import Text
 
     return Text(text, style="dim")
+
+
+def _coloured(stream: TextIO) -> bool:
+    """Whether a stream is a terminal and the user has not asked for plain text."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

@@ -6,8 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from core.api.errors import ConfigError
-from core.cli.files import write_whole
+from core.api import ConfigError, WholeFiles
 
 Message = dict[str, Any]
 ROLES = ("system", "developer", "user", "assistant", "tool")
@@ -48,11 +47,11 @@ class Conversation:
                 return text if isinstance(text, str) else None
         return None
 
-    def save(self, path: Path, model: str) -> None:
+    def save(self, files: WholeFiles, path: Path, model: str) -> None:
         """Write the conversation as JSON, in the form of a request. Raises `ConfigError`, CORE-C184."""
         document = {"model": model, "messages": self.messages}
         try:
-            write_whole(path, json.dumps(document, indent=2, ensure_ascii=False).encode() + b"\n")
+            files.write(path, json.dumps(document, indent=2, ensure_ascii=False).encode() + b"\n")
         except OSError as error:
             raise ConfigError("CORE-C184", f"{path} cannot be written: {error.strerror}.") from None
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
-from core.signals import ended_by
+from core.api import Signals
 
 _ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _FLAGS = 3
@@ -18,14 +18,17 @@ _FLAGS = 3
 
 
 @contextmanager
-def echo_off(stream: TextIO, *, pause: Callable[[], None], resume: Callable[[], None]) -> Iterator[None]:
+def echo_off(
+    signals: Signals, stream: TextIO, *, pause: Callable[[], None], resume: Callable[[], None]
+) -> Iterator[None]:
     """Turn off the echo of the terminal that `stream` writes to; the echo of a key (`^C`) would move what is drawn.
 
-    Echo is back after the block, however it ends: signals that end a process raise `SignalExit` in it. It is back
+    Echo is back after the block, however it ends: signals that end a process end it like an error. It is back
     while the process is suspended, too. What is typed meanwhile waits for who reads next. Without a terminal, and in
     any thread but the main one, nothing changes.
 
     Args:
+        signals: How signals are heeded.
         stream: Where the block draws.
         pause: Called before the process is suspended (Ctrl-Z); takes away what is only drawn for now.
         resume: Called when it goes on.
@@ -36,7 +39,8 @@ def echo_off(stream: TextIO, *, pause: Callable[[], None], resume: Callable[[], 
     echo = _Echo(stream.fileno())
     suspension = _Suspension(echo, pause, resume)
     heeded = [number for number in _ENDING if signal.getsignal(number) is not signal.SIG_IGN]
-    with ended_by(*heeded), _handled(signal.SIGTSTP, suspension.handle), _handled(signal.SIGCONT, echo.turn_off_again):
+    stops, goes_on = _handled(signal.SIGTSTP, suspension.handle), _handled(signal.SIGCONT, echo.turn_off_again)
+    with signals.ended_by(*heeded), stops, goes_on:
         try:
             echo.turn_off()
             yield
