@@ -104,6 +104,7 @@ if TYPE_CHECKING:
     from core.api.forms import PLAIN, Part, Stored, WeightForm
     from core.api.hooks import hookimpl
     from core.api.io_processors import IOContext, IOOutput, IOProcessor, IOPrompts, IORequest
+    from core.api.kept import KeptModel, LocalModels
     from core.api.kernels import OPS, DimRule, KernelRequest
     from core.api.kvspecs import KVManager, KVSpec
     from core.api.layers import LayerBuilder, StepInputs
@@ -258,6 +259,7 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
         "forms": "Part PLAIN Stored WeightForm",
         "hooks": "hookimpl",
         "io_processors": "IOContext IOOutput IOProcessor IOPrompts IORequest",
+        "kept": "KeptModel LocalModels",
         "kernels": "DimRule KernelRequest OPS",
         "kvspecs": "KVManager KVSpec",
         "layers": "LayerBuilder StepInputs",
@@ -601,6 +603,8 @@ __all__ = [
     "OfflineEngine",
     "StepPhase",
     "EventDecoder",
+    "KeptModel",
+    "LocalModels",
     "OwnServer",
     "RunningServer",
     "ServerAddress",

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import IO
 
+    from core.api.kept import LocalModels
     from core.api.offline import OfflineEngine, StepPhase
     from core.api.servers import Servers
 
@@ -59,6 +60,15 @@ class OptionFlags(Protocol):
 
         Args:
             positional_model: Whether the model is named without a flag.
+        """
+        ...
+
+    def add_some(self, parser: argparse.ArgumentParser, paths: Sequence[str], *, of_plugins: bool = False) -> None:
+        """Add the flags of some options, `--config`, and those that say which plugins there are. `load` goes with it.
+
+        Args:
+            paths: Those of the options.
+            of_plugins: Whether `--opt` is added, too.
         """
         ...
 
@@ -198,6 +208,9 @@ class CommandHost(Protocol):
 
     @property
     def files(self) -> WholeFiles: ...
+
+    @property
+    def models(self) -> LocalModels: ...
 
     @property
     def step_phases(self) -> Sequence[StepPhase]: ...

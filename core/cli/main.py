@@ -19,10 +19,6 @@ from core.suggest import nearest
 COMMANDS: Mapping[str, tuple[str, str]] = types.MappingProxyType(
     {
         "serve": ("core.cli.serve", "Serve a model over HTTP (OpenAI-compatible)."),
-        "pull": ("core.cli.models.pull", "Fetch a model, so that it can be served at once."),
-        "ls": ("core.cli.models.listing", "List the models that are on this machine."),
-        "show": ("core.cli.models.show", "Describe a model that is on this machine."),
-        "rm": ("core.cli.models.remove", "Remove a model from the hub's cache."),
         "plugins": ("core.cli.plugins", "List, explain, check, make and install plugins."),
         "config": ("core.cli.config", "Show options, their values and where each comes from."),
         "completion": ("core.cli.completion", "Print a completion script for bash, zsh or fish."),

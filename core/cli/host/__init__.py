@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from core.api.cli import GivenOptions
     from core.api.offline import OfflineEngine, StepPhase
+    from core.cli.host.models import AllModels
     from core.cli.host.options import Flags
     from core.cli.host.processes import AllSignals, Files
     from core.cli.host.servers import AllServers
@@ -52,6 +53,13 @@ class Host:
         from core.cli.host.processes import Files
 
         return Files()
+
+    @cached_property
+    def models(self) -> AllModels:
+        """Models on this machine."""
+        from core.cli.host.models import AllModels
+
+        return AllModels()
 
     @property
     def step_phases(self) -> list[StepPhase]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from core.cli.engine_flags import add_engine_flags, engine_options
-from core.config.flags import Given, add_option_flags, to_argv
+from core.config.flags import SCOPE, Given, add_option_flags, add_plugin_flag, add_some_flags, to_argv
 from core.config.load import LoadedOptions, load_options
 from core.config.parser import CoreParser
 
@@ -59,6 +59,13 @@ class Flags:
         own = cast(CoreParser, parser)
         own.drop_help()
         add_engine_flags(own, positional_model=positional_model)
+
+    def add_some(self, parser: argparse.ArgumentParser, paths: Sequence[str], *, of_plugins: bool = False) -> None:
+        """Add the flags of some options."""
+        if of_plugins:
+            add_plugin_flag(parser)
+        text = "As for `core serve`; also in the environment and the file."
+        add_some_flags(cast(CoreParser, parser), (*paths, *SCOPE), "configuration", text)
 
     def given(self, args: argparse.Namespace) -> dict[str, str]:
         """Return the flag that brought each option which the command line sets."""

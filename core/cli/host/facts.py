@@ -13,7 +13,7 @@ from core.api.descriptors import ModelSpec
 from core.api.errors import CoreError
 from core.api.tokenizer import Tokenizer, extras_of
 from core.api.weights import CheckpointInfo, CheckpointReader, ModelFiles
-from core.cli.models.files import sizes_of
+from core.cli.host.sizes import sizes_of
 from core.config.resolved import SelectOptions
 from core.frontend.model import SAMPLING_DEFAULTS
 from core.plugins.checkpoints import find_model, find_reader, inspect
