@@ -89,7 +89,9 @@ def show(program: Timed) -> None:
 
 def main() -> None:
     """Run the steps and print their tables."""
-    from core.cli.bench.profile import show_profile, summary
+    from core_plugin_bench.profile import show_profile, summary
+
+    from core.cli.host import Host
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model")
@@ -102,7 +104,7 @@ def main() -> None:
     more = {"quantization": args.quantization} if args.quantization else {}
     options = {"dtype": "bfloat16", "prefix_caching": False, "max_model_len": 2048, "kv_memory": "256MiB", **more}
     with mock.patch.object(platform, "ProgramGraphs", TimedGraphs), LLM(args.model, **options) as llm:
-        source = random.Random(0)
+        source, phases = random.Random(0), Host().step_phases
         work = ([(1, args.prompt, 1, 6)] if args.prompt else []) + [(n, args.context, args.steps, 1) for n in args.rows]
         for rows, length, tokens, repeats in work:
             with llm.profile() as report:
@@ -114,7 +116,7 @@ def main() -> None:
                     print(f"\n{size} tokens of a prompt" if tokens == 1 else f"\ndecode, {size} rows")
                     show(program)
                 program.runs.clear()
-            show_profile(summary(report, 1.0))
+            show_profile(Host().terminal, summary(report, phases, 1.0), phases)
 
 
 if __name__ == "__main__":

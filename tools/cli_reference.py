@@ -18,14 +18,15 @@ from pathlib import Path
 from core.api.errors import PluginError
 from core.cli.help import spellings
 from core.cli.main import COMMANDS, HAVE_CASES, add_common
-from core.cli.plugged import is_case
+from core.cli.plugged import bundled, is_case, put, with_cases
 from core.cli.tree import commands as commands_of
 from core.cli.tree import whole_parser
 from core.config.environment import SETTINGS
 from core.config.fields import OptionField, fields_by_path, option_fields, section_help
 from core.config.flags import SCOPE
+from core.config.parser import CoreParser
 from core.plugins.catalog import Catalogue, Entry
-from core.plugins.drivers import Candidate, instantiate, load_descriptors
+from core.plugins.drivers import Candidate, load_descriptors
 from core.plugins.kinds import COMMAND, HOOKS_GROUP, KINDS
 from core.plugins.options import option_rows
 
@@ -57,13 +58,16 @@ def in_repository(root: Path) -> Catalogue:
 
 def render(catalogue: Catalogue) -> str:
     """Return the page."""
-    parser = whole_parser()
+    parser = whole_parser(catalogue)
     commands = dict(commands_of(parser))
     lines = [*HEAD.splitlines(), "", "## Every command", ""]
     common = argparse.ArgumentParser(add_help=False)
     add_common(common)
     lines += [*_flag_table(common._actions), "", *_exit_status(), ""]
-    for name, (_, summary) in COMMANDS.items():
+    summaries = {name: summary for name, (_, summary) in COMMANDS.items()}
+    summaries |= {name: row.summary for name, row in bundled().items()}
+    for name in dict.fromkeys(path.split()[0] for path in commands):
+        summary = summaries[name]
         lines += [f"## core {name}", "", summary, ""]
         lines += [line for path, one in commands.items() if path.split()[0] == name for line in _command(path, one)]
     takers = [f"`core {path}`" for path, one in commands.items() if _takes_options(one)]
@@ -184,16 +188,17 @@ def _plugin_options(catalogue: Catalogue) -> Iterator[str]:
 
 def _plugin_commands(catalogue: Catalogue) -> Iterator[str]:
     yield from ("## Commands of plugins", "")
-    entries = catalogue.entries(COMMAND.group)
-    if not entries:
+    listed, cased = bundled(), with_cases(HAVE_CASES)
+    others = [entry for entry in catalogue.entries(COMMAND.group) if entry.name not in listed]
+    if not others:
         yield "No plugin in this repository brings a command; `core --help` lists those that are installed."
         yield ""
-    for candidate in _candidates(catalogue, [COMMAND.group]):
-        told = f"{candidate.descriptor.summary} From {candidate.entry.dist}."
-        parser = argparse.ArgumentParser(add_help=False, description=told)
-        instantiate(candidate, {}).register(parser)
+    for candidate in _candidates(Catalogue(others), [COMMAND.group]):
+        parser = CoreParser(add_help=False)
+        put(candidate, {}, parser)
+        parser.description = f"{candidate.descriptor.summary} From {candidate.entry.dist}."
         name = candidate.entry.name
-        words = name.replace("-", " ", 1) if is_case(name, HAVE_CASES) else name
+        words = name.replace("-", " ", 1) if is_case(name, cased) else name
         yield from (f"### core {words}", "") if words == name else ()  # that of a case comes with it
         yield from _command(words, parser)
 

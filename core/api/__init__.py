@@ -44,6 +44,16 @@ if TYPE_CHECKING:
         TakesSinks,
     )
     from core.api.bodies import Body, BodyPart
+    from core.api.cli import (
+        CommandHost,
+        GivenOptions,
+        OptionFlags,
+        RequestProgress,
+        Signals,
+        Terminal,
+        UsesHost,
+        WholeFiles,
+    )
     from core.api.commands import Command
     from core.api.configs import (
         MOST_LAYERS,
@@ -95,12 +105,14 @@ if TYPE_CHECKING:
     from core.api.forms import PLAIN, Part, Stored, WeightForm
     from core.api.hooks import hookimpl
     from core.api.io_processors import IOContext, IOOutput, IOProcessor, IOPrompts, IORequest
+    from core.api.kept import KeptModel, LocalModels
     from core.api.kernels import OPS, DimRule, KernelRequest
     from core.api.kinds import Chosen, Contract, Kind
     from core.api.kvspecs import KVManager, KVSpec
     from core.api.layers import LayerBuilder, StepInputs
     from core.api.logits import LogitsContext, LogitsProcessor
     from core.api.models import ChatTemplates, Classifies, Model, WeightRules
+    from core.api.offline import Generated, GeneratedSequence, OfflineEngine, StepPhase
     from core.api.operator import Operator, PauseMode
     from core.api.parsers import (
         CallGrammar,
@@ -143,6 +155,16 @@ if TYPE_CHECKING:
     from core.api.sampling import SamplingField, SamplingView
     from core.api.sampling_table import SAMPLING_FIELDS
     from core.api.schedulers import AdmissionPolicy, ChunkPolicy, RequestView, SchedulerPolicy, SchedulerState
+    from core.api.servers import (
+        EventDecoder,
+        OwnServer,
+        RunningServer,
+        ServerAddress,
+        ServerClient,
+        ServerDelta,
+        Servers,
+        StartPhase,
+    )
     from core.api.serving import (
         Answer,
         AnswerRequest,
@@ -219,6 +241,7 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
             "Picker Picks PickSite Replayable ReportsKV Rotation StoresRotated TakesPicks TakesScales TakesSinks"
         ),
         "bodies": "Body BodyPart",
+        "cli": "CommandHost GivenOptions OptionFlags RequestProgress Signals Terminal UsesHost WholeFiles",
         "commands": "Command",
         "configs": (
             "config_architecture config_dtype config_heads config_int config_labels config_names config_number "
@@ -241,12 +264,14 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
         "forms": "Part PLAIN Stored WeightForm",
         "hooks": "hookimpl",
         "io_processors": "IOContext IOOutput IOProcessor IOPrompts IORequest",
+        "kept": "KeptModel LocalModels",
         "kernels": "DimRule KernelRequest OPS",
         "kinds": "Chosen Contract Kind",
         "kvspecs": "KVManager KVSpec",
         "layers": "LayerBuilder StepInputs",
         "logits": "LogitsContext LogitsProcessor",
         "models": "ChatTemplates Classifies Model WeightRules",
+        "offline": "Generated GeneratedSequence OfflineEngine StepPhase",
         "parsers": (
             "CallGrammar EnforcesCalls KnowsThinking OutputParser ParserContext Reasoning Text ThinkingTags "
             "ToolArguments ToolEnd ToolStart"
@@ -268,6 +293,7 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
         "sampling": "SamplingField SamplingView",
         "sampling_table": "SAMPLING_FIELDS",
         "schedulers": "AdmissionPolicy ChunkPolicy RequestView SchedulerPolicy SchedulerState",
+        "servers": "EventDecoder OwnServer RunningServer ServerAddress ServerClient ServerDelta Servers StartPhase",
         "serving": (
             "Answer AnswerRequest ChatRequest Delta Dialect Finish Job Outlet Prompt Reply TextRequest Timings "
             "TokenScore ToolChoice Usage"
@@ -591,4 +617,26 @@ __all__ = [
     "Reply",
     "ToolChoice",
     "Usage",
+    "CommandHost",
+    "GivenOptions",
+    "OptionFlags",
+    "RequestProgress",
+    "Signals",
+    "Terminal",
+    "UsesHost",
+    "WholeFiles",
+    "Generated",
+    "GeneratedSequence",
+    "OfflineEngine",
+    "StepPhase",
+    "EventDecoder",
+    "KeptModel",
+    "LocalModels",
+    "OwnServer",
+    "RunningServer",
+    "ServerAddress",
+    "ServerClient",
+    "ServerDelta",
+    "Servers",
+    "StartPhase",
 ]

@@ -21,7 +21,6 @@ _COMPINIT = "(( $+functions[compdef] )) || { autoload -U compinit && compinit }\
 
 _TAKE_PLUGINS = frozenset(f"plugins {name}" for name in ("info", "doctor", "test", "enable", "disable", "uninstall"))
 _TAKE_KINDS = ("plugins list", "plugins new")
-_TAKE_MODELS = ("rm", "show")
 
 Completer = Callable[..., Iterable[str]]
 
@@ -83,7 +82,7 @@ def _completer(path: str, action: argparse.Action) -> Completer | None:
         return _listed(None)
     if path in _TAKE_PLUGINS and not action.option_strings:
         return _listed(None)
-    if action.dest == "model.model" or (path in _TAKE_MODELS and not action.option_strings):
+    if action.dest == "model.model":
         return _models
     choices = _choices(path, action.dest)
     return (lambda **_: choices) if choices else None
@@ -123,11 +122,6 @@ def plugin_names(group: str | None) -> list[str]:
 
 def _models(prefix: str, **_: Any) -> list[str]:
     """Return the models that are on this machine, as `core ls` lists them, and files."""
-    from argcomplete.completers import FilesCompleter
+    from core.cli.host.models import AllModels
 
-    from core.cli.models.common import opened
-    from core.plugins.stores import access_of, kept_models
-
-    options, selector = opened(argparse.Namespace())
-    kept = kept_models(selector, access_of(options.hub), lambda error: None)
-    return [*sorted({one.model.reference for one in kept}), *FilesCompleter()(prefix)]
+    return AllModels().complete(prefix)

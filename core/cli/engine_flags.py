@@ -31,8 +31,3 @@ def engine_options(args: argparse.Namespace) -> LoadedOptions:
         text = f"flag {given[0].flag} has no meaning here: the model is run for this command alone."
         raise ConfigError("CORE-C182", text, hint="`core serve` listens at an address.")
     return load_options(args)
-
-
-def options_of(model: str) -> LoadedOptions:
-    """Return the options for a model of which nothing else is given on the command line."""
-    return load_options(argparse.Namespace(**{"model.model": Given("--local", model)}))

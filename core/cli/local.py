@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import httpx
 
 from core.api.folders import PrivateFolder
+from core.api.servers import ServerAddress
 from core.cli.client import SOCKET_HOST, Client
 from core.cli.ui.progress import WeightProgress
 from core.engine.child import EngineChild
@@ -39,6 +40,7 @@ class LocalServer:
 
     Attributes:
         path: The socket.
+        address: Where requests go.
         key: What requests have to bring, if the options have one.
 
     Raises:
@@ -56,6 +58,7 @@ class LocalServer:
             folder = PrivateFolder()
             self._held.callback(folder.remove)
             self.path, self.key = str(folder.path / "http"), options.server.api_key
+            self.address = ServerAddress(SOCKET_HOST, self.path)
             from core.server.edge import PRIVATE
 
             server = options.server.model_copy(update={**PRIVATE, "uds": self.path})

@@ -19,27 +19,19 @@ from core.suggest import nearest
 COMMANDS: Mapping[str, tuple[str, str]] = types.MappingProxyType(
     {
         "serve": ("core.cli.serve", "Serve a model over HTTP (OpenAI-compatible)."),
-        "chat": ("core.cli.chat", "Chat with a running server, or with a model in this process."),
-        "run": ("core.cli.run", "Chat with a model in this process."),
-        "complete": ("core.cli.complete", "Complete texts with a running server, or with a model in this process."),
-        "pull": ("core.cli.models.pull", "Fetch a model, so that it can be served at once."),
-        "ls": ("core.cli.models.listing", "List the models that are on this machine."),
-        "show": ("core.cli.models.show", "Describe a model that is on this machine."),
-        "rm": ("core.cli.models.remove", "Remove a model from the hub's cache."),
-        "ps": ("core.cli.processes.listing", "List the servers of this user that are running."),
-        "stop": ("core.cli.processes.stop", "End a running server of this user."),
-        "run-batch": ("core.cli.run_batch", "Answer the requests of a file (OpenAI Batch format)."),
-        "bench": ("core.cli.bench", "Measure latency, throughput, a server, or the start-up."),
         "plugins": ("core.cli.plugins", "List, explain, check, make and install plugins."),
         "config": ("core.cli.config", "Show options, their values and where each comes from."),
         "completion": ("core.cli.completion", "Print a completion script for bash, zsh or fish."),
         "collect-env": ("core.cli.env", "Print what a bug report needs."),
     }
 )
-"""Name -> module with `register(subparsers)`, and one line of help."""
+"""Core's own commands. Name -> module with `register(subparsers)`, and one line of help."""
 
-HAVE_CASES = frozenset({"bench", "config", "plugins"})
-"""Commands that a further word follows; plugins may bring cases of them (`core.cli.plugged`)."""
+BUNDLE_BEFORE = "plugins"
+"""In front of which of them the commands of the default bundle are listed."""
+
+HAVE_CASES = frozenset({"config", "plugins"})
+"""Commands of core that a further word follows; plugins may bring cases of them (`core.cli.plugged`)."""
 
 USAGE_ERROR = 2
 INTERRUPTED = 130
@@ -115,8 +107,10 @@ def _run(words: list[str]) -> int:
 
 
 def command_of(words: Sequence[str]) -> str | None:
-    """Return the first word that is neither a flag nor the value of one."""
+    """Return the first word that is neither a flag nor the value of one; None if help of `core` is asked for before."""
     before = ["", *words]
+    if words and words[0] in ("-h", "--help"):
+        return None
     return next(
         (
             word
@@ -136,9 +130,11 @@ def parser_for(command: str | None, *, plugged: bool) -> CoreParser:
     parser = CoreParser(prog="core", description="An LLM inference and serving framework whose parts are plugins.")
     parser.add_argument("--version", action="store_true", help="Print the version.")
     commands = parser.add_subparsers(metavar="COMMAND", parser_class=CoreParser)
-    if plugged and command not in COMMANDS:
-        _add_plugged(command, commands)
+    bundled = _add_plugged(command, commands) if plugged and command not in COMMANDS else {}
     for name, (module, summary) in COMMANDS.items():
+        if name == BUNDLE_BEFORE:
+            for one, told in bundled.items():
+                commands.add_parser(one, help=told, add_help=False)
         if name == command:
             import_module(module).register(commands)
             if plugged and name in HAVE_CASES:
@@ -149,20 +145,28 @@ def parser_for(command: str | None, *, plugged: bool) -> CoreParser:
     return parser
 
 
-def _add_plugged(command: str | None, commands: Any) -> None:
-    """Add the plugin's command that was typed, or list them all for `core --help`."""
+def _add_plugged(command: str | None, commands: Any) -> Mapping[str, str]:
+    """Add the plugin's command that was typed; or list them for `core --help`, and return name -> line of the bundle's.
+
+    Raises:
+        ConfigError: CORE-C104, there is no such command.
+    """
     from core.cli import plugged
 
     found = plugged.installed()
     if command in found:
         plugged.register(command, commands)
-    elif command is not None:
-        hint = nearest(command, [*COMMANDS, *found]) or "See `core --help`."
+        return {}
+    if command is not None:
+        known = [*COMMANDS, *found]
+        hint = plugged.lead(command) or nearest(command, known) or "See `core --help`."
         raise ConfigError("CORE-C104", f"unknown command {command!r}.", hint=hint)
-    else:
-        for name in sorted(found.keys() - COMMANDS.keys()):
-            if not plugged.is_case(name, HAVE_CASES):
-                commands.add_parser(name, help=f"From {found[name].owner}.", add_help=False)
+    listed = {name: row.summary for name, row in plugged.bundled().items() if name in found}
+    others = found.keys() - COMMANDS.keys() - listed.keys()
+    for name in sorted(others):
+        if not plugged.is_case(name, plugged.with_cases(HAVE_CASES)):
+            commands.add_parser(name, help=f"From {found[name].owner}.", add_help=False)
+    return listed
 
 
 def _add_cases(command: str, parser: CoreParser) -> None:

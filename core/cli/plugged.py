@@ -1,19 +1,38 @@
 """Commands of plugins: `core NAME ...` for an entry point of `core.commands`. Only the one asked for is imported.
 
-One whose name is `COMMAND-CASE` for a command of core that has cases is one of them: `bench-disk` is `core bench disk`.
+One whose name is `COMMAND-CASE` for a command that has cases is one of them: `bench-disk` is `core bench disk`.
 """
 
 from __future__ import annotations
 
 import argparse
 from argparse import Namespace
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
+from core.api.cli import UsesHost
+from core.api.commands import Command
 from core.api.errors import CoreError, PluginError, RequestError
 from core.plugins.catalog import Catalogue, Entry
+from core.plugins.drivers import Candidate
 from core.plugins.kinds import COMMAND
+
+
+class Bundled(NamedTuple):
+    """How a command of the default bundle is listed; see `commands.toml`."""
+
+    summary: str
+    cases: bool = False
+
+
+def bundled() -> Mapping[str, Bundled]:
+    """Return name -> how it is listed, in order, of the bundle's commands, installed or not."""
+    import tomllib  # not at the top: only lists of commands need it
+    from importlib.resources import files
+
+    text = (files("core.cli") / "commands.toml").read_text(encoding="utf-8")
+    return {name: Bundled(**row) for name, row in tomllib.loads(text).items()}
 
 
 def installed() -> dict[str, Entry]:
@@ -22,44 +41,72 @@ def installed() -> dict[str, Entry]:
 
 
 def is_case(name: str, commands: Collection[str]) -> bool:
-    """Say whether a plugin's command is a case of one of core's `commands`."""
+    """Say whether a plugin's command is a case of one of `commands`."""
     return any(name.startswith(f"{command}-") for command in commands)
 
 
+def with_cases(commands: Iterable[str]) -> set[str]:
+    """Return these commands and those of the bundle that have cases."""
+    return {*commands, *(name for name, row in bundled().items() if row.cases)}
+
+
+def lead(name: str) -> str:
+    """Return what to install for a command that is not here; an empty text if nobody knows."""
+    from core.plugins.known import Table
+
+    return Catalogue.scan().advice(Table.read().named(COMMAND.group, name), name)
+
+
+def cases_of(parser: argparse.ArgumentParser) -> Any:
+    """Return what adds cases to a command; None for a command without."""
+    return next((action for action in parser._actions if isinstance(action, argparse._SubParsersAction)), None)
+
+
 def add_cases(command: str, parser: argparse.ArgumentParser) -> None:
-    """Add plugins' cases to one of core's commands, if it has cases. A case is imported when it is used."""
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            for name, entry in sorted(installed().items()):
-                case = name.removeprefix(f"{command}-")
-                if case != name and case not in action.choices:
-                    child = action.add_parser(case, help=f"From {entry.owner}.")
-                    child.fill_later(partial(fill, name))
+    """Add plugins' cases to a command, if it has cases. A case is imported when it is used."""
+    cases = cases_of(parser)
+    if cases is None:
+        return
+    for name, entry in sorted(installed().items()):
+        case = name.removeprefix(f"{command}-")
+        if case != name and case not in cases.choices:
+            child = cases.add_parser(case, help=f"From {entry.owner}.")
+            child.fill_later(partial(fill, entry))
 
 
 def register(name: str, subparsers: Any) -> None:
-    """Add a plugin's command. Raises `PluginError` as `fill` does."""
-    fill(name, subparsers.add_parser(name))
+    """Add a plugin's command and its cases. Raises `PluginError`: CORE-P102, two provide it; or as `fill`."""
+    parser = subparsers.add_parser(name)
+    fill(Catalogue.scan().find(COMMAND.group, name), parser)
+    add_cases(name, parser)
 
 
-def fill(name: str, parser: argparse.ArgumentParser) -> None:
+def fill(entry: Entry, parser: argparse.ArgumentParser) -> None:
     """Give a parser the arguments of a plugin's command.
 
     Raises:
-        PluginError: CORE-P102, two distributions provide it; why it cannot be loaded; CORE-P108, it raised.
+        PluginError: Why it cannot be loaded; CORE-P108, it raised.
     """
     from core.config.load import load_options
-    from core.plugins.drivers import guarded, instantiate, load_descriptors
+    from core.plugins.drivers import load_descriptors
     from core.plugins.options import checked_options, given_options
 
-    entry = Catalogue.scan().find(COMMAND.group, name)
     candidates, failures = load_descriptors([entry])
     for failure in failures:
-        raise failure.error(f"`core {name}`")
+        raise failure.error(f"`core {entry.name}`")
     descriptor = candidates[0].descriptor
     given = load_options(Namespace()).options.runtime.plugin_options if descriptor.options else {}
-    command = instantiate(candidates[0], checked_options(candidates[0], given_options(entry, given)))
-    parser.description = descriptor.summary
+    put(candidates[0], checked_options(candidates[0], given_options(entry, given)), parser)
+
+
+def put(candidate: Candidate, options: Mapping[str, Any], parser: argparse.ArgumentParser) -> None:
+    """Make a command and have it add its arguments to a parser. Raises `PluginError`."""
+    from core.plugins.drivers import guarded, instantiate
+
+    entry = candidate.entry
+    command: Command = instantiate(candidate, options)
+    parser.description = candidate.descriptor.summary
+    bind(entry, command)
     guarded(entry, "register()", command.register, parser)
 
     def run(args: Any) -> int:
@@ -68,7 +115,16 @@ def fill(name: str, parser: argparse.ArgumentParser) -> None:
         except (CoreError, RequestError, KeyboardInterrupt, BrokenPipeError):
             raise
         except Exception as error:
-            text = f"command '{name}' ({entry.owner}): run() raised {type(error).__name__}: {error}."
+            text = f"command '{entry.name}' ({entry.owner}): run() raised {type(error).__name__}: {error}."
             raise PluginError("CORE-P108", text, hint="--debug shows the traceback.") from error
 
     parser.set_defaults(run=run)
+
+
+def bind(entry: Entry, command: Command) -> None:
+    """Lend a command what it uses of core's, if it does. Raises `PluginError` CORE-P108."""
+    from core.cli.host import Host
+    from core.plugins.drivers import guarded
+
+    if isinstance(command, UsesHost):
+        guarded(entry, "bind()", command.bind, Host())

@@ -5,21 +5,38 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 from importlib import import_module
+from typing import Any
 
+from core.cli.plugged import bundled, fill
 from core.config.parser import CoreParser
+from core.plugins.catalog import Catalogue
+from core.plugins.kinds import COMMAND
 
 
-def whole_parser() -> CoreParser:
-    """Return the parser of `core` with all of core's own commands in place, the flags of every one included."""
-    from core.cli.main import COMMANDS
+def whole_parser(catalogue: Catalogue | None = None) -> CoreParser:
+    """Return the parser of `core` with core's own commands and those of its bundle in place, their flags included.
+
+    Args:
+        catalogue: Where those of the bundle are; default: what is installed.
+    """
+    from core.cli.main import BUNDLE_BEFORE, COMMANDS
 
     parser = CoreParser(prog="core")
     subparsers = parser.add_subparsers(parser_class=CoreParser)
-    for module, _ in COMMANDS.values():
+    for name, (module, _) in COMMANDS.items():
+        if name == BUNDLE_BEFORE:
+            _add_bundle(Catalogue.scan() if catalogue is None else catalogue, subparsers)
         import_module(module).register(subparsers)
     for _ in commands(parser):
         pass
     return parser
+
+
+def _add_bundle(catalogue: Catalogue, subparsers: Any) -> None:
+    found = {entry.name: entry for entry in catalogue.entries(COMMAND.group)}
+    for name, row in bundled().items():
+        if name in found:
+            fill(found[name], subparsers.add_parser(name, help=row.summary))
 
 
 def commands(parser: argparse.ArgumentParser, path: str = "") -> Iterator[tuple[str, argparse.ArgumentParser]]:

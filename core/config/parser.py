@@ -37,6 +37,13 @@ class CoreParser(argparse.ArgumentParser):
         if late is not None:
             late(self)
 
+    def drop_help(self) -> None:
+        """Take argparse's own `--help` away, so that another can stand in its place."""
+        for action in [one for one in self._actions if isinstance(one, argparse._HelpAction)]:
+            action.container._remove_action(action)  # type: ignore[attr-defined]  # its group shows it
+            for flag in action.option_strings:
+                self._option_string_actions.pop(flag, None)
+
     def keep_rest(self, dest: str) -> None:
         """Hand what follows a word `--` over as the list `dest`: it is meant for another program."""
         self.rest = dest

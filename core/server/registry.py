@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Any
 
 from core import __version__
+from core.api.servers import RunningServer as Named
 
 _CLOCK = 2.0
 """Seconds by which two readings of when a process began may differ: the clock is set now and then."""
@@ -90,7 +91,7 @@ def running_servers() -> list[RunningServer]:
     return sorted(_running(folder), key=lambda server: server.started) if _ours(folder) else []
 
 
-def is_running(server: RunningServer) -> bool:
+def is_running(server: Named) -> bool:
     """Say whether the process is there and is the one that was registered."""
     import psutil
 
@@ -102,7 +103,7 @@ def is_running(server: RunningServer) -> bool:
         return False
 
 
-def terminate(server: RunningServer) -> None:
+def terminate(server: Named) -> None:
     """Ask the process to end; harmless when it has."""
     import psutil
 

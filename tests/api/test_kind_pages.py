@@ -44,7 +44,7 @@ PROTOCOLS = {
     "core.stat_sinks": (api.StatSink,),
     "core.io_processors": (api.IOProcessor,),
     "core.routes": (api.RoutePlugin, api.RouteRegistry, api.EngineClient, api.Operator),
-    "core.commands": (api.Command,),
+    "core.commands": (api.Command, api.UsesHost),
     "core.tool_servers": (api.ToolServerClient, api.ToolSession),
     "core.structured_output": (api.StructuredOutputBackend, api.CompiledGrammar, api.GrammarMatcher),
     "core.drafters": (api.Drafter,),

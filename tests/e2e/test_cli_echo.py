@@ -13,9 +13,10 @@ CTRL_C, CTRL_Z, CTRL_BACKSLASH = "\x03", "\x1a", "\x1c"
 LINE = ("word " * 16).strip()  # leaves one of 80 columns: an echoed ^C would begin a second line
 ANSWER = """
 import sys, threading, time
-from core.cli import talk
+from core_plugin_chat import talk
 from core.cli.client import Delta
-from core.cli.ui.answer import open_view
+from core.cli.host.processes import AllSignals
+from core_plugin_chat.answer import open_view
 
 def deltas(how, line):
     if how == "thinking":
@@ -28,7 +29,7 @@ def deltas(how, line):
 
 how, line = sys.argv[1:]
 try:
-    answer = talk.show(deltas(how, line), open_view(markdown=how != "thinking", reasoning=True))
+    answer = talk.show(AllSignals(), deltas(how, line), open_view(markdown=how != "thinking", reasoning=True))
     print("answer", answer.stopped)
     print("typed", repr(sys.stdin.readline()))
 except ValueError as error:

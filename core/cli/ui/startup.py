@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from core.cli.processes.choose import reachable
+from core.cli.choose import reachable
 from core.cli.ui.tables import clean, table
 from core.logs import tell
 from core.plugins.kinds import KERNEL, LOADER, MODEL, PLATFORM, QUANTIZATION, SOURCE, every_kind

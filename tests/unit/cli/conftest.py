@@ -173,11 +173,13 @@ def chat_session():
     """`chat_session(source, *flags)` is a chat on a source of answers, with the flags of `core chat`."""
     import argparse
 
-    from core.cli.chat import Session, add_chat_flags
+    from core_plugin_chat.chat import Session, add_chat_flags
+
+    from core.cli.host import Host
 
     def make(source, *flags: str) -> Session:
         parser = argparse.ArgumentParser()
         add_chat_flags(parser)
-        return Session(source, parser.parse_args(flags))
+        return Session(Host(), source, parser.parse_args(flags))
 
     return make

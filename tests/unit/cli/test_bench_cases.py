@@ -6,11 +6,13 @@ import sys
 from types import SimpleNamespace
 
 import pytest
+from core_plugin_bench import startup
+from core_plugin_bench.plot import histogram
+from core_plugin_bench.report import named
 
 from core.api.errors import EngineError
-from core.cli.bench import startup
-from core.cli.bench.plot import histogram
-from core.cli.bench.report import named
+from core.cli.host.servers import AllServers
+from core.cli.host.terminal import Screen
 from core.cli.main import main
 
 FAST = ["--num-prompts", "6", "--random-input-len", "5", "--random-output-len", "4"]
@@ -377,12 +379,12 @@ def test_startup(monkeypatch, tmp_path, capsys):
     mark, path = tmp_path / "mark", tmp_path / "a.json"
     flags: list[list[str]] = []
 
-    def command(given):
+    def command(servers, given):
         flags.append(given)
         return [sys.executable, "-c", SERVER, str(mark)]
 
-    monkeypatch.setattr(startup, "_command", command)
-    monkeypatch.setattr(startup, "model_files", lambda options: [mark])
+    monkeypatch.setattr(AllServers, "command", command)
+    monkeypatch.setattr(AllServers, "files", lambda servers, options: [mark])
     dropped: list[list] = []
     monkeypatch.setattr(startup, "drop_pages", dropped.append)
     argv = [
@@ -416,7 +418,7 @@ def test_dropping_pages_leaves_the_file_as_it_is(tmp_path):
 
 
 def test_startup_command_is_the_server():
-    assert startup._command(["--port=1"])[1:] == ["-m", "core.cli", "serve", "--port=1"]
+    assert AllServers().command(["--port=1"])[1:] == ["-m", "core.cli", "serve", "--port=1"]
 
 
 def test_a_server_that_dies(tmp_path):
@@ -462,17 +464,17 @@ def test_a_batch_s_times_are_drawn_and_summed_up(llm, capsys):
     ],
 )
 def test_samples_that_are_all_the_same_are_one_bar(samples, lines):
-    assert histogram(samples).splitlines() == lines
+    assert histogram(Screen(), samples).splitlines() == lines
 
 
 def test_bars_are_in_proportion_and_the_tail_is_the_last(monkeypatch):
     samples = [float(value) for value in [1] * 100 + [2] * 50 + [3] * 25 + [4] * 25 + [100]]
-    rows = [line.split() for line in histogram(samples).splitlines()]
+    rows = [line.split() for line in histogram(Screen(), samples).splitlines()]
     assert [row[3] for row in rows if row[3] != "0"] == ["100", "50", "25", "25", "1"]
     assert [len(row[4]) for row in rows if len(row) > 4][:4] == [40, 20, 10, 10]
     assert rows[-1][:3] == ["4.00", "to", "100.00"]
     monkeypatch.setenv("COLUMNS", "40")
-    assert max(map(len, histogram(samples).splitlines())) <= 40
+    assert max(map(len, histogram(Screen(), samples).splitlines())) <= 40
 
 
 @pytest.mark.parametrize(

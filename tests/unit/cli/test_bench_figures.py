@@ -1,18 +1,20 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
+from core_plugin_bench.arrivals import Arrivals
+from core_plugin_bench.metrics import Record, Run, details, meets, parse_goodput, summarize
+from core_plugin_bench.prompts import RandomPrompts, as_text
+from core_plugin_bench.report import append, save
+from core_plugin_bench.stats import describe, peak_in_windows, peak_overlap, percentile_key, quantiles
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.api.errors import ConfigError
-from core.cli.bench.arrivals import Arrivals
-from core.cli.bench.metrics import Record, Run, details, meets, parse_goodput, summarize
-from core.cli.bench.prompts import RandomPrompts, as_text
-from core.cli.bench.report import append, save
-from core.cli.bench.stats import describe, peak_in_windows, peak_overlap, percentile_key, quantiles
+from core.cli.host.processes import Files
 
 
 def record(start: float, ttft: float, gaps: list[float], **fields) -> Record:
@@ -229,6 +231,6 @@ def test_arrivals_of_a_poisson_process_have_exponential_gaps():
 
 def test_a_result_that_cannot_be_written_is_told(tmp_path):
     (tmp_path / "file").touch()
-    for write in (save, append):
+    for write in (partial(save, Files()), append):
         with pytest.raises(ConfigError, match=r"CORE-C108 .*cannot be written"):
             write(tmp_path / "file" / "result.json", {})

@@ -6,10 +6,11 @@ import asyncio
 from contextlib import asynccontextmanager
 
 import pytest
+from core_plugin_bench.http import HttpClient, HttpError
+from core_plugin_bench.metrics import Record
+from core_plugin_bench.timeline import Timeline
 
-from core.cli.bench.http import HttpClient, HttpError
-from core.cli.bench.metrics import Record
-from core.cli.bench.timeline import Timeline
+from core.cli.host.servers import AllServers
 
 
 @asynccontextmanager
@@ -148,7 +149,7 @@ def test_a_server_without_a_trusted_certificate_is_refused_unless_told_not_to():
 )
 def test_timelines(pieces, text, tokens):
     record = Record(start=1.0)
-    timeline = Timeline(record)
+    timeline = Timeline(AllServers(), record)
     for number, piece in enumerate(pieces):
         timeline.receive(200, piece, 2.0 + number)
     timeline.end(200)
@@ -158,7 +159,7 @@ def test_timelines(pieces, text, tokens):
 
 def test_a_refusal_is_read_to_its_end():
     record = Record(start=0.0)
-    timeline = Timeline(record)
+    timeline = Timeline(AllServers(), record)
     timeline.receive(429, b'{"error": {"mess', 1.0)
     timeline.receive(429, b'age": "slow down"}}', 1.1)
     timeline.end(429)

@@ -6,11 +6,11 @@ import io
 from types import SimpleNamespace
 
 import pytest
+from core_plugin_chat.answer import MarkdownView, PlainView, blocks, complete_blocks, open_view
+from core_plugin_chat.waiting import spinner
 from rich.console import Console
 
-from core.cli.ui.answer import MarkdownView, PlainView, blocks, complete_blocks, open_view
 from core.cli.ui.progress import RequestProgress
-from core.cli.ui.waiting import spinner
 
 MARKDOWN = """# Title
 

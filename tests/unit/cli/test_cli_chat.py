@@ -8,13 +8,14 @@ import stat
 from types import SimpleNamespace
 
 import pytest
+from core_plugin_chat import slash, talk
+from core_plugin_chat.conversation import Conversation
+from core_plugin_chat.lines import Lines
 
 from core.api.errors import CoreError
-from core.cli import slash, talk
 from core.cli.client import Delta
-from core.cli.conversation import Conversation
+from core.cli.host.processes import Files
 from core.cli.main import main
-from core.cli.ui.lines import Lines
 
 
 class Model:
@@ -131,7 +132,7 @@ def test_what_is_no_conversation_changes_nothing(tmp_path, text):
     with pytest.raises(CoreError, match=r"CORE-C184.*cannot be read"):
         conversation.load(tmp_path / "nowhere")
     with pytest.raises(CoreError, match=r"CORE-C184.*cannot be written"):
-        conversation.save(tmp_path / "nowhere" / "talk.json", "m")
+        conversation.save(Files(), tmp_path / "nowhere" / "talk.json", "m")
     assert conversation.messages == before
 
 
@@ -267,7 +268,7 @@ def test_the_history_is_kept_for_its_user_alone(monkeypatch, tmp_path):
         set_history_length=written.append,
         write_history_file=lambda path: path.write_text("x"),
     )
-    monkeypatch.setattr("core.cli.ui.lines._editing", lambda: editing)
+    monkeypatch.setattr("core_plugin_chat.lines._editing", lambda: editing)
     monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
     path = tmp_path / "state" / "history"
     Lines("> ", path).close()

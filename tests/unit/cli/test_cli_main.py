@@ -13,6 +13,10 @@ from core import __version__
 from core.api.errors import ConfigError, EngineError, RequestError
 from core.cli import main as cli
 from core.cli.main import COMMANDS, main
+from core.cli.plugged import bundled, cases_of, fill
+from core.config.parser import CoreParser
+from core.plugins.catalog import Catalogue
+from core.plugins.drivers import load_descriptors
 
 
 def run(*argv: str, **environ: str) -> subprocess.CompletedProcess[str]:
@@ -238,3 +242,24 @@ def test_serve_hands_over_to_the_server(monkeypatch, capsys):
     assert seen["options"].model.model == "tiny" and seen["options"].server.port == 0
     assert isinstance(seen["resolution"], Resolution) and seen["same"] is seen["options"]
     assert isinstance(seen["child"], Child) and seen["configured"] == "what to run" and seen["ended"]
+
+
+def test_commands_of_the_bundle_are_listed_as_their_manifests_say():
+    entries = {entry.name: entry for entry in Catalogue.scan().entries("core.commands")}
+    listed = bundled()
+    assert listed.keys() <= entries.keys()
+    for candidate in load_descriptors([entries[name] for name in listed])[0]:
+        assert listed[candidate.entry.name].summary == candidate.descriptor.summary
+        parser = CoreParser()
+        fill(candidate.entry, parser)
+        assert listed[candidate.entry.name].cases == (cases_of(parser) is not None)
+
+
+def test_a_command_that_is_not_installed_is_named_with_what_brings_it(monkeypatch, capsys):
+    ours = [entry for entry in Catalogue.scan().every() if entry.group != "core.commands"]
+    monkeypatch.setattr(Catalogue, "scan", classmethod(lambda cls, disabled=(): cls(ours, disabled)))
+    assert main(["bench", "serve"]) == 2
+    assert "unknown command 'bench'. 'bench' comes with core-plugin-bench" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    assert "bench " not in capsys.readouterr().out

@@ -9,12 +9,13 @@ import json
 import httpx
 import orjson
 import pytest
+from core_plugin_run_batch.outbox import Outbox
+from core_plugin_run_batch.requests import read_requests
+from core_plugin_run_batch.sender import Sender
 
 from core.api.errors import ConfigError, CoreError
+from core.cli.host.processes import Files
 from core.cli.main import main
-from core.cli.run_batch.outbox import Outbox
-from core.cli.run_batch.requests import read_requests
-from core.cli.run_batch.sender import Sender
 
 
 @pytest.fixture
@@ -49,7 +50,7 @@ def batch(stub, tmp_path, monkeypatch):
     def batch(path, *flags):
         return main(["run-batch", "-i", str(path), "-o", str(tmp_path / "out.jsonl"), "--url", stub.url, *flags])
 
-    monkeypatch.setattr("core.cli.run_batch.sender.asyncio", _Asyncio(no_pause))
+    monkeypatch.setattr("core_plugin_run_batch.sender.asyncio", _Asyncio(no_pause))
     batch.out, batch.errors, batch.part = (tmp_path / f"out{end}" for end in (".jsonl", ".errors.jsonl", ".jsonl.part"))
     batch.pauses = pauses
     return batch
@@ -222,7 +223,7 @@ def test_a_wrong_key_ends_the_run(batch, write, stub, capsys):
 
 def test_nothing_left_starts_nothing(batch, write, monkeypatch):
     assert batch(write(line("a"))) == 0
-    monkeypatch.setattr("core.cli.run_batch._sender", None)
+    monkeypatch.setattr("core_plugin_run_batch.command._sender", None)
     assert batch(write(line("a"))) == 0
     assert batch(write()) == 0
     assert [record["custom_id"] for record in read(batch.out)] == ["a"]
@@ -284,7 +285,7 @@ def test_something_else_is_not_overwritten(batch, write, capsys):
 
 
 def test_two_runs_at_a_time(batch, write, capsys):
-    with Outbox(batch.out, batch.errors):
+    with Outbox(Files(), batch.out, batch.errors):
         assert batch(write(line("a"))) == 2
     assert "another run-batch" in capsys.readouterr().err
     assert batch(write(line("a"))) == 0
@@ -294,7 +295,7 @@ def test_files_that_cannot_be_written(tmp_path):
     blocked = tmp_path / "file"
     blocked.write_text("")
     with pytest.raises(ConfigError, match="CORE-C181"):
-        Outbox(blocked / "out.jsonl", tmp_path / "errors")
+        Outbox(Files(), blocked / "out.jsonl", tmp_path / "errors")
 
 
 # -- sending -----------------------------------------------------------------------------------------------------------
@@ -351,7 +352,7 @@ def test_how_long_to_wait_is_the_servers_to_say(write, monkeypatch):
             httpx.Response(503, headers={"retry-after": later}) if later is not None else httpx.Response(200, json={})
         )
 
-    monkeypatch.setattr("core.cli.run_batch.sender.asyncio", _Asyncio(sleep))
+    monkeypatch.setattr("core_plugin_run_batch.sender.asyncio", _Asyncio(sleep))
     assert send(write, busy, retries=5)["error"] is None
     assert pauses[0] == 3 and pauses[1] < 3 and pauses[3] == 20
 

@@ -4,12 +4,12 @@ import io
 from types import SimpleNamespace
 
 import pytest
+from core_plugin_chat import talk
+from core_plugin_chat.text import printable
 
-from core.cli import talk
 from core.cli.client import Client, Delta, error_text
 from core.cli.main import main
 from core.cli.sse import EventDecoder
-from core.cli.ui.text import printable
 
 
 def test_events_for_every_split():

@@ -8,9 +8,11 @@ import subprocess
 import sys
 
 import pytest
+from core_plugin_bench.phases import Phase, deciding, memory_table, peak_memory, phases_table, read_phases
 
 from core import logs, phases
-from core.cli.bench.phases import Phase, deciding, memory_table, peak_memory, phases_table, read_phases
+from core.cli.host.servers import AllServers
+from core.cli.host.terminal import Screen
 
 
 @pytest.fixture
@@ -30,7 +32,7 @@ def test_what_is_reported_can_be_read_back(log):
         pass
     phases.report("wait for the configuration", 0.25, ago=0.5)
     logging.getLogger("core").debug("something else")
-    found = read_phases(["not json", "[1]", '{"message": 3}', *log.getvalue().splitlines()])
+    found = read_phases(AllServers(), ["not json", "[1]", '{"message": 3}', *log.getvalue().splitlines()])
     assert [(one.process, one.name) for one in found] == [
         ("engine", "wait for the configuration"),
         ("engine", "weights"),
@@ -42,7 +44,7 @@ def test_what_is_reported_can_be_read_back(log):
 
 def test_the_birth_of_a_process_is_dated(log):
     phases.report_birth("interpreter", ago=0.01)
-    (found,) = read_phases(log.getvalue().splitlines())
+    (found,) = read_phases(AllServers(), log.getvalue().splitlines())
     assert found.seconds > 0.05  # pytest itself took longer to come here
 
 
@@ -57,14 +59,14 @@ def test_the_chain_goes_through_both_processes():
         Phase("core", "interpreter", 0.0, 0.2),
         Phase("engine", "imports", 0.2, 0.4),
         Phase("core", "resolve", 0.2, 0.5),
-        Phase("engine", "wait for the configuration", 0.4, 0.5),
+        Phase("engine", "wait for the configuration", 0.4, 0.5, True),
         Phase("engine", "weights", 0.501, 1.5),
         Phase("core", "tokenizer", 0.6, 0.9),
-        Phase("core", "wait for the engine", 0.9, 1.5),
+        Phase("core", "wait for the engine", 0.9, 1.5, True),
         Phase("core", "listen", 1.5, 1.6),
     ]
     assert [one.name for one in deciding(every)] == ["interpreter", "resolve", "weights", "listen"]
-    lines = phases_table(every).splitlines()
+    lines = phases_table(Screen(), every).splitlines()
     marked = {line.split()[1] for line in lines if line.rstrip().endswith(" *")}
     assert marked == {"interpreter", "resolve", "weights", "listen"}
     assert lines[-1].endswith("1.599 s in all")
@@ -72,7 +74,7 @@ def test_the_chain_goes_through_both_processes():
 
 def test_no_phases_make_an_empty_table():
     assert deciding([]) == []
-    assert phases_table([]).endswith("0.000 s in all")
+    assert phases_table(Screen(), []).endswith("0.000 s in all")
 
 
 def test_memory_of_a_process():
@@ -82,5 +84,5 @@ def test_memory_of_a_process():
         peak, anonymous, mapped = peak_memory(process.pid)["api"]
         process.kill()
     assert peak >= anonymous > 2**20 and mapped > 2**20
-    lines = memory_table({"api": [2**30, 2**20, 0], "engine": [2**30, 2**20, 0]}).splitlines()
+    lines = memory_table(Screen(), {"api": [2**30, 2**20, 0], "engine": [2**30, 2**20, 0]}).splitlines()
     assert lines[-1].split() == ["sum", "2", "GiB", "2", "MiB", "0", "B"]

@@ -75,15 +75,20 @@ def test_the_facts_of_a_bug_report_are_whole(eighty, monkeypatch, capsys):
 
 
 def test_figures_of_benchmarks_fit(eighty, capsys):
-    from core.cli.bench.phases import Phase, memory_table, phases_table
-    from core.cli.bench.profile import show_profile
-    from core.cli.bench.report import show
+    from core_plugin_bench.phases import Phase, memory_table, phases_table
+    from core_plugin_bench.profile import show_profile
+    from core_plugin_bench.report import show
+
+    from core.cli.host import Host
     from core.engine.profile import PHASES
 
-    show("Latency", [(LONG, LONG)])
-    show_profile({phase: {"count": 10**6, "median_ms": 1e3, "p99_ms": 1e5, "share": 0.5} for phase in PHASES})
-    print(phases_table([Phase(LONG, LONG, 0.0, 123.0)]))
-    print(memory_table({LONG: [2**40] * 3}))
+    screen, phases = Host().terminal, Host().step_phases
+
+    show(screen, "Latency", [(LONG, LONG)])
+    figures = {phase: {"count": 10**6, "median_ms": 1e3, "p99_ms": 1e5, "share": 0.5} for phase in PHASES}
+    show_profile(screen, figures, phases)
+    print(phases_table(screen, [Phase(LONG, LONG, 0.0, 123.0)]))
+    print(memory_table(screen, {LONG: [2**40] * 3}))
     assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
 
 

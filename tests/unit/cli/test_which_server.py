@@ -12,9 +12,9 @@ from socketserver import UnixStreamServer
 import pytest
 
 from core.api.errors import EngineError
+from core.cli.choose import DEFAULT_URL, server_url
 from core.cli.client import connect
 from core.cli.main import main
-from core.cli.processes.choose import DEFAULT_URL, server_url
 from core.server.registry import RunningServer
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from core_plugin_bench.profile import show_profile, summary
 
-from core.cli.bench.profile import show_profile, summary
+from core.cli.host import Host
 from core.engine.profile import CAPACITY, INNER, PHASES, Profile, untimed
 
 
@@ -51,14 +52,14 @@ def test_an_engines_phases_are_timed_and_left_alone_again(harness):
 
 def test_a_summary_keeps_the_order_of_a_step_and_gives_shares(capsys):
     report = {"settle": [4, 0.5, 0.1, 0.2], "schedule": [4, 1.0, 0.2, 0.3], "forward": [4, 2.0, 0.5, 0.6]}
-    figures = summary(report, elapsed=4.0)
+    figures = summary(report, Host().step_phases, elapsed=4.0)
     assert list(figures) == ["schedule", "forward", "settle"]
     wanted = {"count": 4, "total_s": 1.0, "median_ms": 200.0, "p99_ms": 300.0, "share": 0.25}
     assert figures["schedule"] == pytest.approx(wanted)
     assert set(PHASES) >= INNER
-    show_profile(figures)
+    show_profile(Host().terminal, figures, Host().step_phases)
     lines = capsys.readouterr().out.splitlines()
     assert any(line.startswith("schedule") and "25.0%" in line for line in lines)
     assert any(line.startswith("  forward") and "50.0%" in line for line in lines)
-    show_profile({})
+    show_profile(Host().terminal, {}, [])
     assert capsys.readouterr().out == ""

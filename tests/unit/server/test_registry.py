@@ -10,8 +10,8 @@ import sys
 import psutil
 import pytest
 
+from core.cli.host.terminal import Screen
 from core.cli.main import main
-from core.cli.processes.listing import duration
 from core.server.registry import Registration, registry_folder, running_servers
 
 
@@ -166,4 +166,4 @@ def test_a_server_that_does_not_end_is_said(folder, capsys, tmp_path):
     [(-1, "0 s"), (0.4, "0 s"), (59, "59 s"), (61, "1 min 1 s"), (7260, "2 h 1 min"), (90000, "1 d 1 h")],
 )
 def test_lengths_of_time(seconds, text):
-    assert duration(seconds) == text
+    assert Screen().duration(seconds) == text

@@ -5,12 +5,16 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from core.api.commands import Command
 from core.cli.main import COMMANDS, HAVE_CASES, parser_for
+from core.cli.plugged import bind, bundled, cases_of, fill, installed, with_cases
 from core.cli.tree import commands
+from core.config.parser import CoreParser
+from core.plugins.kinds import COMMAND
+from core.plugins.known import Table
 from core_testing.conformance.outcome import Failed, Level, NotApplicable, Unavailable, checks, require
 from core_testing.conformance.samples import CommandSample
 from core_testing.conformance.subject import Subject
@@ -30,13 +34,25 @@ _NO_FLAG = "--no-such-flag-of-the-kit"
 def its_name_is_free(subject: Subject) -> None:
     """No command of core has its name: core's own come first, so that it would never run."""
     name = subject.entry.name
-    require(name not in COMMANDS, f"`core {name}` is a command of core's")
+    bundle = [row.dist for row in Table.read().named(COMMAND.group, name) if name in bundled()]
+    theirs = bundle and subject.entry.dist not in bundle
+    require(name not in COMMANDS and not theirs, f"`core {name}` is a command of core's")
     command, _, case = name.partition("-")
-    if command in HAVE_CASES:
-        mine = dict(commands(parser_for(command, plugged=False)))
-        require(f"{command} {case}" not in mine, f"`core {command} {case}` is core's")
+    require(case not in _cases(command), f"`core {command} {case}` is core's")
     plain = name.replace("-", "").replace("_", "").isalnum() and not name.startswith("-")
     require(plain, f"{name!r} cannot be typed as a command")
+
+
+def _cases(command: str) -> Collection[str]:
+    """Return the cases that a command of core or of its bundle has by itself; none if it has no cases."""
+    if command in HAVE_CASES:
+        parser = parser_for(command, plugged=False)
+        return [words.partition(" ")[2] for words, _ in commands(parser) if words.startswith(f"{command} ")]
+    if command in with_cases(()) and (entry := installed().get(command)):
+        parser = CoreParser()
+        fill(entry, parser)
+        return [*cases_of(parser).choices]
+    return ()
 
 
 def help_explains_every_argument(subject: Subject) -> None:
@@ -129,9 +145,10 @@ def _run(
 
 
 def _parser(subject: Subject) -> argparse.ArgumentParser:
-    """Return the command's own arguments, registered with a parser like core's."""
-    parser = argparse.ArgumentParser(prog=f"core {subject.entry.name}", description=subject.descriptor.summary)
+    """Return the command's own arguments, registered with a parser of core's."""
+    parser = CoreParser(prog=f"core {subject.entry.name}", description=subject.descriptor.summary)
     command: Command = subject.impl()()
+    bind(subject.entry, command)
     command.register(parser)
     return parser
 

@@ -128,10 +128,14 @@ def _compile_and_begin(backend: Any, kind: str, value: str, vocab_size: int, *, 
 
 def command_help(request: Mapping[str, Any]) -> Facts:
     """Make a command's help where torch cannot be imported."""
-    import argparse
+    from core.api.cli import UsesHost
+    from core.cli.host import Host
+    from core.config.parser import CoreParser
 
     with without_torch() as facts:
-        parser = argparse.ArgumentParser(request["name"])
-        load(request["impl"])().register(parser)
+        parser, command = CoreParser(request["name"]), load(request["impl"])()
+        if isinstance(command, UsesHost):
+            command.bind(Host())
+        command.register(parser)
         parser.format_help()
     return facts

@@ -1,0 +1,12 @@
+"""What this distribution offers, as data."""
+
+from __future__ import annotations
+
+from core.api import CommandSpec
+
+BENCH = CommandSpec(
+    name="bench",
+    impl="core_plugin_bench.command:Bench",
+    api=1,
+    summary="Measure latency, throughput, a server, or the start-up.",
+)
