@@ -195,6 +195,12 @@ class CommandHost(Protocol):
     """What core lends to a command.
 
     Attributes:
+        options: Flags and values of the engine's and the server's options.
+        terminal: What is printed.
+        servers: Those that run, and ones of the command's own.
+        signals: How a command is ended from outside.
+        files: Files that are written in one piece.
+        models: Models on this machine.
         step_phases: What an engine can time of its steps, in the order in which a step goes through them. Phases of
             the engine run beside those of the worker.
     """

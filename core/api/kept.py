@@ -17,6 +17,7 @@ class KeptModel(Protocol):
     """A model that can be served without fetching anything, or packed weights of one, and whose it is.
 
     Attributes:
+        model: What its keeper says of it.
         source: Name of the plugin that keeps it.
         removable: Whether that can take it away.
     """

@@ -17,6 +17,7 @@ class StepPhase:
     """A phase of the engine's steps that can be timed.
 
     Attributes:
+        name: As profiles call it.
         what: What is done in it, in a few words.
         inner: Whether it is a part of another one.
     """
@@ -27,7 +28,12 @@ class StepPhase:
 
 
 class GeneratedSequence(Protocol):
-    """One continuation of a prompt."""
+    """One continuation of a prompt.
+
+    Attributes:
+        token_ids: Its tokens.
+        text: What they say, without special tokens.
+    """
 
     @property
     def token_ids(self) -> Sequence[int]: ...

@@ -78,6 +78,8 @@ class StartPhase(Protocol):
     """A phase of a server's start that one of its processes reports; times in seconds.
 
     Attributes:
+        name: What is done in it.
+        seconds: How long it took.
         ago: How long before the report it ended.
         waiting: Whether it was spent waiting for another process.
     """
@@ -139,6 +141,7 @@ class OwnServer(Protocol):
     """A server of one command's own, which answers as `core serve` does, on a socket that only this user reaches.
 
     Attributes:
+        address: Where it answers.
         key: What requests have to bring, if the options have one.
     """
 

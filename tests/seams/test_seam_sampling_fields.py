@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import httpx
@@ -22,7 +25,6 @@ from core_plugin_openai.routes import OpenAIRoutes
 from core import LLM, AsyncLLM, SamplingParams
 from core.api import PluginError, RequestError
 from core.boot import resolve
-from core.cli import talk
 from core.cli.main import main
 from core.config.resolved import Options
 from core_testing.served import served_app
@@ -191,24 +193,39 @@ def test_openai_names_the_field_at_fault(post):
     assert known.headers["x-core-ignored-fields"] == "nothing"
 
 
-@pytest.mark.parametrize("command", ["chat", "complete"])
-def test_commands_have_a_flag_of_it(sigma, command, monkeypatch, capsys):
+@pytest.fixture
+def server():
+    """A server of a few lines: its address, and the bodies that it was sent."""
     sent = []
 
-    class Source:
-        model, place = "m", None
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self._answer("application/json", {"data": [{"id": "m"}]}, "%s")
 
-        def chat(self, messages, params):
-            sent.append(params)
-            return iter(())
+        def do_POST(self):
+            sent.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
+            piece = {"choices": [{"index": 0, "delta": {"content": "x"}, "text": "x", "finish_reason": "stop"}]}
+            self._answer("text/event-stream", piece, "data: %s\n\ndata: [DONE]\n\n")
 
-        complete = chat
+        def _answer(self, kind, told, form):
+            self.send_response(200)
+            self.send_header("content-type", kind)
+            self.end_headers()
+            self.wfile.write((form % json.dumps(told)).encode())
 
-        def close(self): ...
+        def log_message(self, *args): ...
 
-    monkeypatch.setattr(talk, "open_source", lambda args: Source())
-    assert main([command, "-q", "hi", "--top-n-sigma", "1.5", "--min-p", "0.1"]) == 0
-    assert sent == [{"top_n_sigma": 1.5, "min_p": 0.1}]
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http:
+        threading.Thread(target=http.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{http.server_port}", sent
+        http.shutdown()
+
+
+@pytest.mark.parametrize("command", ["chat", "complete"])
+def test_commands_have_a_flag_of_it(sigma, command, server, capsys):
+    url, sent = server
+    assert main([command, "--url", url, "-q", "hi", "--top-n-sigma", "1.5", "--min-p", "0.1"]) == 0
+    assert (sent[0]["top_n_sigma"], sent[0]["min_p"]) == (1.5, 0.1)
     with pytest.raises(SystemExit):
         main([command, "--help"])
     told = " ".join(capsys.readouterr().out.split())
