@@ -382,7 +382,7 @@ def test_transfer(make_plugin, check):
     modules = {
         "manifest": TRANSFER_MANIFEST.format(sender=case.get("sender")),
         "receiver": source,
-        "sender": "import core.api.steps\n\nclass Sender: ...",
+        "sender": "import core.engine.rows\n\nclass Sender: ...",
         "conformance": sample,
     }
     made = make_plugin("core.weight_transfer", modules)
