@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
@@ -313,7 +313,7 @@ class EngineClient(Protocol):
         """Refuse a model that is not served, with 404; None is the one that is."""
         ...
 
-    def unread(self, fields: Mapping[str, Any], known: Iterable[str]) -> dict[str, str]:
+    def unread(self, fields: Iterable[str], known: Collection[str] = ()) -> dict[str, str]:
         """Return the header that names those of a body's fields which are not `known`; none if all are.
 
         `--strict-fields` refuses such a body.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import orjson
@@ -94,9 +94,9 @@ def parse_object(raw: bytes) -> dict[str, Any]:
     return value
 
 
-def ignored_fields(fields: dict[str, Any], known: Iterable[str]) -> dict[str, str]:
+def ignored_fields(fields: Iterable[str], known: Collection[str]) -> dict[str, str]:
     """Return the header that names the fields which had no effect, or nothing."""
-    unknown = sorted(name for name in fields.keys() - set(known) if _FIELD_NAME.fullmatch(name))
+    unknown = sorted(name for name in fields if name not in known and _FIELD_NAME.fullmatch(name))
     return {"x-core-ignored-fields": ",".join(unknown[:_MAX_LISTED])} if unknown else {}
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 import time
-import uuid
 from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -121,4 +121,4 @@ def _request_id(scope: Scope) -> bytes:
     for name, value in scope["headers"]:
         if name == b"x-request-id" and _CLIENT_ID.fullmatch(value):
             return bytes(value)
-    return uuid.uuid4().hex.encode()
+    return os.urandom(16).hex().encode()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping, Sequence
-from contextlib import aclosing, contextmanager
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Collection, Coroutine, Iterable, Mapping, Sequence
+from contextlib import aclosing
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from core.api.errors import RequestError
 from core.api.kinds import AskChosen, Chosen, Kind, nobody
@@ -34,6 +35,9 @@ from core.server.served_request import chat_request, generation_requests
 from core.server.state import Lifecycle, ServerState
 from core.server.streaming import stopping
 from core.tokenizer.absent import NoTokenizer
+
+if TYPE_CHECKING:
+    from core.frontend.pooling.model import PoolingModel
 
 T = TypeVar("T")
 
@@ -91,7 +95,7 @@ class ServedClient:
         """What is known of the checkpoint."""
         return facts_of(self._llm)
 
-    @property
+    @cached_property
     def template_variables(self) -> frozenset[str] | None:
         """Names in a request's template variables that have an effect."""
         return template_variables_of(self._state)
@@ -148,18 +152,13 @@ class ServedClient:
         """Refuse a model that is not served. Raises `RequestError` 404."""
         self._state.check_model(name)
 
-    def unread(self, fields: Mapping[str, Any], known: Iterable[str]) -> dict[str, str]:
+    def unread(self, fields: Iterable[str], known: Collection[str] = ()) -> dict[str, str]:
         """Return the header that names the fields of a body which have no effect. Raises `RequestError`."""
         return self._state.unread_fields(fields, known)
 
-    @contextmanager
-    def _asking(self) -> Iterator[None]:
+    def _asking(self) -> _refusing:
         """Refuse what a model that gives vectors cannot do, and all that is refused while it is asked for."""
-        with _refusing(self._state.lifecycle):
-            pooler = self._llm.pooling
-            if pooler is not None:
-                raise does_not_generate(pooler.name, pooler.shape)
-            yield
+        return _refusing(self._state.lifecycle, self._llm.pooling)
 
     async def generate(
         self, prompt: str | Sequence[int], params: SamplingView | None = None
@@ -235,21 +234,36 @@ class ServedClient:
         return await self._llm.call(method, *args)
 
 
-@contextmanager
-def _refusing(lifecycle: Lifecycle) -> Iterator[None]:
-    """Turn what goes wrong into `RequestError`s, which is all that plugins know; the server's end is one too."""
-    try:
-        yield
-    except asyncio.CancelledError:
-        if not lifecycle.stopped:
-            raise
-        # Not this task's end: whoever waits for it, in another task perhaps, has an error to say in its own words.
-        if (task := asyncio.current_task()) is not None:
-            task.uncancel()
-        raise stopping() from None
-    except RequestError as error:
-        note_error(as_api_error(error))
-        raise
-    except Exception as error:
-        log_unexpected(error)
-        raise note_error(as_api_error(error)) from error
+class _refusing:  # noqa: N801 - read as a verb; a class costs a third of a generator
+    """Turn what goes wrong into `RequestError`s, which is all that plugins know; the server's end is one too.
+
+    Args:
+        pooler: Refused, because it does not generate.
+    """
+
+    __slots__ = ("_lifecycle", "_pooler")
+
+    def __init__(self, lifecycle: Lifecycle, pooler: PoolingModel | None = None) -> None:
+        self._lifecycle, self._pooler = lifecycle, pooler
+
+    def __enter__(self) -> None:
+        if self._pooler is not None:
+            refusal = does_not_generate(self._pooler.name, self._pooler.shape)
+            note_error(as_api_error(refusal))
+            raise refusal
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if error is None:
+            return
+        if isinstance(error, asyncio.CancelledError):
+            if not self._lifecycle.stopped:
+                return
+            # Not this task's end: whoever waits for it, in another task perhaps, has an error to say in its own words.
+            if (task := asyncio.current_task()) is not None:
+                task.uncancel()
+            raise stopping() from None
+        if isinstance(error, RequestError):
+            note_error(as_api_error(error))
+        elif isinstance(error, Exception):
+            log_unexpected(error)
+            raise note_error(as_api_error(error)) from error

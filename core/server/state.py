@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -158,13 +158,13 @@ class ServerState:
             message = f"The model '{name[:200]}' does not exist here; this server has '{self.llm.model_name}'."
             raise ApiError(404, message, param="model", code="model_not_found")
 
-    def unread_fields(self, fields: Mapping[str, Any], known: Iterable[str]) -> dict[str, str]:
+    def unread_fields(self, fields: Iterable[str], known: Collection[str]) -> dict[str, str]:
         """Return the header that names the fields of a body which have no effect, or nothing.
 
         Raises:
             ApiError: 400, there are some and `--strict-fields` refuses them.
         """
-        headers = ignored_fields(dict(fields), known)
+        headers = ignored_fields(fields, known)
         if headers and self.options.server.strict_fields:
             first = headers["x-core-ignored-fields"].partition(",")[0]
             message = f"{first}: this server knows no such field, or cannot act on it (--strict-fields)."

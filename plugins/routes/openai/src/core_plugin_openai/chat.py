@@ -8,7 +8,7 @@ from typing import Any
 from core.api import ChatRequest, EngineClient, RequestError, ToolChoice
 from core_plugin_openai.chat_format import ChatFormat
 from core_plugin_openai.job import FormattedJob
-from core_plugin_openai.params import chat_fields, rendered_only, tokens_as_ids, unasked_usage, unsampled
+from core_plugin_openai.params import chat_fields, tokens_as_ids, unknown, unread
 from core_plugin_openai.protocol import ChatBody, StreamOptions, TokenizeBody
 from core_plugin_openai.shown import Shown
 
@@ -20,10 +20,9 @@ async def chat_job(
     client: EngineClient, body: ChatBody, fields: Mapping[str, Any]
 ) -> tuple[FormattedJob, dict[str, str]]:
     """Return what answers a body, and the headers that belong to the answer. Raises `RequestError`."""
-    unread = {**_unread(client, body), **unsampled(body), **rendered_only(body), **unasked_usage(body)}
-    effort = {EFFORT} if _effort(client, fields) else set()
-    known = ChatBody.model_fields.keys() | client.plugin_fields.keys() | effort
-    headers = client.unread({**fields, **unread}, known - unread.keys())
+    headers = client.unread(
+        unknown(client, body, fields, _effort(client, fields)) + _unread(client, body) + unread(body)
+    )
     answer = await client.open(chat_request(client, body, fields), prefix="chatcmpl")
     format = ChatFormat(
         answer,
@@ -69,16 +68,15 @@ def conversation(body: ChatBody | TokenizeBody) -> dict[str, Any]:
     }
 
 
-def _unread(client: EngineClient, body: ChatBody) -> dict[str, Any]:
-    """Return what is meant for the template and neither the model's template nor a parser reads, as fields."""
+def _unread(client: EngineClient, body: ChatBody) -> list[str]:
+    """Return the fields that are meant for the template and neither the model's template nor a parser reads."""
     known = client.template_variables
     if known is None or body.chat_template is not None:
-        return {}
+        return []
     if ToolChoice.read(body.tool_choice).demands:
         known |= {"tools"}  # a demanded call is read with or without a parser
     unread = [f"chat_template_kwargs.{name}" for name in body.chat_template_kwargs or () if name not in known]
-    unread += [name for name in ("tools", "documents") if getattr(body, name) and name not in known]
-    return dict.fromkeys(unread, True)
+    return unread + [name for name in ("tools", "documents") if getattr(body, name) and name not in known]
 
 
 def _effort(client: EngineClient, fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from core.api import EngineClient, RequestError, TextRequest
 from core.api.bodies import invalid
 from core_plugin_openai.completion_format import CompletionFormat, Wanted
 from core_plugin_openai.job import FormattedJob
-from core_plugin_openai.params import completion_fields, rendered_only, tokens_as_ids, unasked_usage, unsampled
+from core_plugin_openai.params import completion_fields, tokens_as_ids, unknown, unread
 from core_plugin_openai.prompts import parse_prompts
 from core_plugin_openai.protocol import CompletionBody, StreamOptions
 
@@ -18,9 +18,7 @@ async def completion_job(
     client: EngineClient, body: CompletionBody, fields: Mapping[str, Any]
 ) -> tuple[FormattedJob, dict[str, str]]:
     """Return what answers a body, and the headers that belong to the answer. Raises `RequestError`."""
-    unread = {**unsampled(body), **rendered_only(body), **unasked_usage(body)}
-    known = CompletionBody.model_fields.keys() | client.plugin_fields.keys()
-    headers = client.unread({**fields, **unread}, known - unread.keys())
+    headers = client.unread([*unknown(client, body, fields), *unread(body)])
     answer = await client.open(completion_request(client, body, fields), prefix="cmpl")
     format = CompletionFormat(answer, client.tokenizer, body.n or 1, _wanted(client, body))
     return FormattedJob(answer, format, client.model_name, body.stream_options or StreamOptions()), headers

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from core.api import EngineClient
@@ -69,21 +69,25 @@ def check_stream(body: GenerationBody) -> None:
         raise invalid("prompt_logprobs", "are not available in a stream")
 
 
-def unsampled(body: GenerationBody) -> dict[str, bool]:
-    """Return the given fields that choose tokens by chance, which a beam search does not do."""
-    return {name: True for name in _BY_CHANCE if body.use_beam_search and getattr(body, name) is not None}
+def unknown(client: EngineClient, body: GenerationBody, sent: Iterable[str], also: Collection[str] = ()) -> list[str]:
+    """Return the fields that were sent and that neither the body, nor a plugin of the engine, nor `also` knows."""
+    known, further = type(body).model_fields, client.plugin_fields
+    return [name for name in sent if name not in known and name not in further and name not in also]
 
 
-def unasked_usage(body: GenerationBody) -> dict[str, bool]:
-    """Return the option of a stream that has no effect alone, if it is given alone."""
+def unread(body: GenerationBody) -> list[str]:
+    """Return the given fields that have no effect beside the others.
+
+    A beam search chooses no token by chance, offsets are for the routes that show what a request becomes, and figures
+    as a stream goes on are of those that it ends with.
+    """
+    found = [name for name in _BY_CHANCE if getattr(body, name) is not None] if body.use_beam_search else []
+    if body.return_token_offsets:
+        found.append("return_token_offsets")
     options = body.stream_options
-    alone = options is not None and bool(options.continuous_usage_stats) and not options.include_usage
-    return {"stream_options.continuous_usage_stats": True} if alone else {}
-
-
-def rendered_only(body: GenerationBody) -> dict[str, bool]:
-    """Return the given fields that only the routes act on which show what a request becomes."""
-    return {"return_token_offsets": True} if body.return_token_offsets else {}
+    if options is not None and options.continuous_usage_stats and not options.include_usage:
+        found.append("stream_options.continuous_usage_stats")
+    return found
 
 
 def named_user(body: SharedFields) -> str | None:
