@@ -110,7 +110,7 @@ class SamplingBody(BaseModel):
         super().__init_subclass__(**more)
         cls.__annotations__ = {**{name: body_type(SAMPLING_FIELDS[name]) for name in fields}, **cls.__annotations__}
         for name in fields:
-            setattr(cls, name, None)
+            setattr(cls, name, Field(None, json_schema_extra=_described(SAMPLING_FIELDS[name])))
         cls.sampling_names = (*cls.sampling_names, *fields)
 
     def sampling(self, sent: Mapping[str, Any] = EMPTY, further: Collection[str] = ()) -> dict[str, Any]:
@@ -123,6 +123,10 @@ class SamplingBody(BaseModel):
         said = {name: getattr(self, name) for name in self.sampling_names}
         fields = type(self).model_fields
         return said | {name: sent[name] for name in further if name in sent and name not in fields}
+
+
+def _described(field: SamplingField) -> dict[str, Any]:
+    return {name: value for name, value in field.schema.items() if name not in ("type", "default")}
 
 
 def body_type(field: SamplingField) -> Any:

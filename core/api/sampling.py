@@ -86,6 +86,16 @@ class SamplingField(Record):
         low = "" if self.low is None else f" {'above' if self.above_low else 'from'} {_short(self.low)}"
         return f"{self.type}{low}{'' if self.high is None else f' to {_short(self.high)}'}"
 
+    @property
+    def schema(self) -> dict[str, Any]:
+        """Its JSON Schema, of which types that are not `simple` have the description alone."""
+        told: dict[str, Any] = {"description": self.meaning}
+        if not self.simple:
+            return told
+        least = "exclusiveMinimum" if self.above_low else "minimum"
+        bounds = {"type": self.type, least: self.low, "maximum": self.high, "default": self.default}
+        return told | {name: value for name, value in bounds.items() if value is not None}
+
     def check(self, value: object) -> None:
         """Refuse a value that is not of its type, or outside its range. Raises `RequestError`, `param` is the name."""
         if fault := self.fault(value):

@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from core import __version__
+from core.api.bodies import SamplingBody
 from core.config.resolved import Options
 from core.frontend.answering.parsing import AnswerParser
 from core.frontend.pooling.model import does_not_generate
@@ -51,7 +52,11 @@ class Api(FastAPI):
     def openapi(self) -> dict[str, Any]:
         """Return the schema, made once."""
         for extra, body in self.state.bodies:
-            content = {JSON: {"schema": inline_refs(body.model_json_schema())}}
+            schema = inline_refs(body.model_json_schema())
+            if issubclass(body, SamplingBody):
+                further = {name: one.schema for name, one in self.state.core.llm.plugin_fields.items()}
+                schema["properties"] = {**further, **schema["properties"]}
+            content = {JSON: {"schema": schema}}
             extra["requestBody"] = {"required": True, "content": content}
         self.state.bodies.clear()
         return super().openapi()

@@ -20,6 +20,7 @@ EXAMPLES = {
     "acme-core-directives": {("tool parser", "directives")},
     "acme-core-cohere": {("route plugin", "cohere")},
     "acme-core-azure": {("route plugin", "azure")},
+    "acme-core-top-n-sigma": {("logits processor", "top_n_sigma")},
     "acme-core-blockdir": {("KV connector", "blockdir"), ("hook plugin", "blockdir_checks")},
 }
 TOOLS = [{"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}]
@@ -160,6 +161,13 @@ def test_without_flags_the_checkpoint_chooses_the_strangers_model(environment, g
     why = explained(environment, neutral, gpt2)
     assert why["core.models"] == ("acme_gpt2", "acme-core-gpt2", "chosen by score")
     assert why["core.attention_backends"][1] != "acme-core-einsum"  # experimental: only when asked for
+
+
+def test_commands_have_flags_of_strangers_sampling_parameters(environment, neutral):
+    for command in ("chat", "run", "complete"):
+        words = [environment.core, command, "--help=all" if command == "run" else "--help"]
+        done = environment.run(words, cwd=neutral)
+        assert (done.returncode, done.stderr) == (0, "") and "--top-n-sigma" in done.stdout
 
 
 def test_the_examples_own_tests_pass_in_the_fresh_environment(environment, neutral):

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from core_plugin_admin.routes import ROUTES as ADMIN
 
 from core import __version__
+from core.api import SamplingField
 from core.server.health import ROUTES as OPEN
 
 
@@ -83,6 +84,18 @@ def test_the_schema_names_every_request_field(api):
     body = schema["paths"]["/v1/chat/completions"]["post"]["requestBody"]
     fields = body["content"]["application/json"]["schema"]["properties"]
     assert {"messages", "stream_options", "top_k", "cache_salt"} <= set(fields)
+
+
+def test_the_schema_has_sampling_parameters_as_they_are_declared(build, llm):
+    llm.plugin_fields = {
+        "x": SamplingField(name="x", type="integer", meaning="An x.", default=2, low=0, above_low=True)
+    }
+    paths = build(llm).get("/openapi.json").json()["paths"]
+    for path in ("/v1/chat/completions", "/v1/responses", "/v1/messages"):
+        fields = paths[path]["post"]["requestBody"]["content"]["application/json"]["schema"]["properties"]
+        assert fields["x"] == {"description": "An x.", "type": "integer", "exclusiveMinimum": 0, "default": 2}
+        assert (fields["top_p"]["exclusiveMinimum"], fields["top_p"]["maximum"]) == (0.0, 1.0)
+        assert fields["top_k"]["description"].startswith("Keep the k most likely")
 
 
 def test_request_log(build, llm, caplog):
