@@ -1,4 +1,4 @@
-"""Write docs/vllm-flags.md: what every flag of vLLM's server means here, from `core.config.compat_table`.
+"""Write docs/vllm-flags.md: what every flag of vLLM's server means here, from the table of `core-plugin-vllm-flags`.
 
 With `--check` nothing is written: exit status 1 means that the page is stale.
 """
@@ -9,9 +9,11 @@ import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
-from core.config.compat import ANY, OFF, ON
-from core.config.compat_table import DEFAULTS, SAME, SECTIONS, SPELLINGS, WITH_UNITS, Foreign
-from core.config.fields import ALIASES, fields_by_path
+from core_plugin_vllm_flags.names import DEFAULTS, SAME, SPELLINGS
+from core_plugin_vllm_flags.rows import ANY, OFF, ON, Foreign
+from core_plugin_vllm_flags.table import SECTIONS
+
+from core.config.fields import ALIASES, AUTO, WITH_UNITS, fields_by_path
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "vllm-flags.md"
 
@@ -20,7 +22,7 @@ OURS = frozenset({"config-override", "weight-loader"})
 
 HEAD = """# vLLM's flags
 
-Written by `tools/vllm_flags.py` from `core/config/compat_table.py`; do not edit.
+Written by `tools/vllm_flags.py` from the table of `core-plugin-vllm-flags`; do not edit.
 
 `core serve` takes a command line, or the keys of a configuration file, that was written for vLLM. Every flag does what
 it says, or is accepted because what it asks for is so anyway, or is refused with a sentence (CORE-C105). None is
@@ -47,7 +49,7 @@ def render() -> str:
 
 
 def _values() -> Iterator[str]:
-    for path, values in SPELLINGS.items():
+    for path, values in (*SPELLINGS.items(), *((path, {"auto": ours}) for path, ours in AUTO.items())):
         flag = fields_by_path()[path].flag
         pairs = [f"`{theirs}` is `{ours}`" if ours else f"`{theirs}` is the default" for theirs, ours in values.items()]
         yield f"- `{flag}`: {', '.join(pairs)}."

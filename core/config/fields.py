@@ -49,6 +49,12 @@ SECRETS = frozenset({"hub.hf_token", "server.api_key", "server.admin_api_key", "
 BARE: Mapping[str, str] = types.MappingProxyType({"hub.hf_token": "true"})
 """Options whose flag may stand without a value, and what it means then."""
 
+AUTO: Mapping[str, str | None] = types.MappingProxyType({"model.max_model_len": "-1", "select.load_format": None})
+"""Options that may be `auto`, where that is no value of their type, and what it means."""
+
+WITH_UNITS = frozenset({"model.max_model_len", "scheduler.max_num_batched_tokens", "kv.kv_memory"})
+"""Options whose numbers may have a unit: 8k is 8000, 8K is 8192."""
+
 
 @dataclass(frozen=True, slots=True)
 class OptionField:
@@ -121,6 +127,18 @@ class OptionField:
     def pairs(self) -> bool:
         """Whether the value is a mapping whose entries can be written one by one, as `KEY=VALUE`."""
         return self.kind == "mapping" and not self.nested
+
+    def reads(self, text: str) -> bool:
+        """Say whether a text can be a value as it is: one of few, or a number; of other kinds nothing is known."""
+        if self.choices:
+            return text in map(str, self.choices)
+        if self.kind not in ("int", "float"):
+            return True
+        try:
+            float(text)
+        except ValueError:
+            return False
+        return True
 
     @property
     def placeholder(self) -> str:

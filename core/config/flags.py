@@ -8,6 +8,7 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from core.config.dialects import translate
 from core.config.fields import OptionField, option_fields, section_help
 from core.config.parser import CoreParser
 from core.config.resolved import Options
@@ -79,7 +80,7 @@ def add_option_flags(parser: CoreParser, *, positional_model: bool = False) -> N
     for field in option_fields():
         _add(groups[field.section], field)
     parser.spellings.update(dotted_spellings())
-    parser.foreign = True
+    parser.foreign = translate
 
 
 def add_plugin_flag(parser: argparse._ActionsContainer) -> None:

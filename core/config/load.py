@@ -13,14 +13,14 @@ from typing import Any, NoReturn
 from pydantic import ValidationError
 
 from core.api.errors import ConfigError
-from core.config.compat import spelled
+from core.config.dialects import spelled
 from core.config.environment import warn_unknown
-from core.config.fields import OptionField, fields_by_path, option_fields
+from core.config.fields import AUTO, WITH_UNITS, OptionField, fields_by_path, option_fields
 from core.config.file import read_file
 from core.config.flags import Given, split_list
 from core.config.resolved import Options
 from core.config.settings import Key, Setting, merge
-from core.config.sizes import parse_size
+from core.config.sizes import parse_size, without_unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,8 +165,18 @@ def _joined(setting: Setting) -> Setting:
     """Return the value as core writes it: names in order of preference, a list in a file, as a flag would have them."""
     field, value = setting.field, setting.value
     if not field.chooses or field.kind != "str" or not isinstance(value, (list, tuple)):
-        return replace(setting, value=spelled(field.path, value))
+        return replace(setting, value=_read(field, value))
     return replace(setting, value=",".join(value)) if all(isinstance(one, str) for one in value) else setting
+
+
+def _read(field: OptionField, value: Any) -> Any:
+    """Return a text as core writes it: numbers without units, names of values as they are core's."""
+    if not isinstance(value, str):
+        return value
+    if value == "auto" and field.path in AUTO:
+        return AUTO[field.path]
+    text = without_unit(value) if field.path in WITH_UNITS else value
+    return text if field.reads(text) else spelled(field.path, text)
 
 
 def _check(setting: Setting) -> str | None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NoReturn
 
 from core.api.errors import ConfigError
-from core.config.compat import translate
+from core.config.dialects import lead
 from core.suggest import nearest
 
 
@@ -16,14 +16,14 @@ class CoreParser(argparse.ArgumentParser):
 
     Attributes:
         spellings: Further spellings of flags, each with the one that is registered.
-        foreign: Whether flags of vLLM that are no options here are accepted, put into our words, or refused.
+        foreign: What makes of flags of other servers words of core's: a function of the words and of core's flags.
         rest: Attribute of the result that gets what follows a word `--`, as it is; empty for none.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{"allow_abbrev": False, **kwargs})
         self.spellings: dict[str, str] = {}
-        self.foreign = False
+        self.foreign: Callable[[Sequence[str], Collection[str]], list[str]] | None = None
         self.rest = ""
         self._late: Callable[[CoreParser], None] | None = None
 
@@ -61,7 +61,7 @@ class CoreParser(argparse.ArgumentParser):
         mine, theirs = self._cut(None if args is None else list(args))
         words = None if mine is None else [self._unify(word) for word in mine]
         if words is not None and self.foreign:
-            words = translate(words, self._option_string_actions)
+            words = self.foreign(words, self._option_string_actions)
         found, left = super().parse_known_args(words, namespace)
         if theirs:
             setattr(found, self.rest, theirs)
@@ -92,4 +92,6 @@ class CoreParser(argparse.ArgumentParser):
             )
         known = [*self._option_string_actions, *self.spellings]
         hint = nearest(flag, known) or f"See `{self.prog} --help`."
+        if self.foreign is not None:
+            hint = f"{hint} {lead()}".rstrip()
         raise ConfigError("CORE-C104", f"{self.prog}: unknown flag {flag}.", hint=hint)

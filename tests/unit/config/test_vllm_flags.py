@@ -7,12 +7,13 @@ import importlib.util
 from pathlib import Path
 
 import pytest
+from core_plugin_vllm_flags.names import SAME, SPELLINGS
+from core_plugin_vllm_flags.table import TABLE
+from core_plugin_vllm_flags.translation import by_name, find, translate
 
 from core.api.errors import ConfigError
 from core.cli.main import add_common, main
-from core.config.compat import by_name, find, translate
-from core.config.compat_table import SAME, SPELLINGS, TABLE, WITH_UNITS
-from core.config.fields import ALIASES, fields_by_path
+from core.config.fields import ALIASES, AUTO, WITH_UNITS, fields_by_path
 from core.config.flags import add_option_flags
 from core.config.load import load_options
 from core.config.parser import CoreParser
@@ -179,7 +180,7 @@ def test_the_table_and_the_options_do_not_overlap():
     assert not set(by_name()) & set(PARSER._option_string_actions)
     assert sum(len(row.names) for row in TABLE) == len(by_name())
     assert set(SAME) <= set(PARSER._option_string_actions)
-    assert set(SPELLINGS) | WITH_UNITS <= set(fields_by_path())
+    assert set(SPELLINGS) | set(AUTO) | WITH_UNITS <= set(fields_by_path())
     for row in TABLE:
         for words in row.words.values():
             assert next(word for word in words if word.startswith("-")) in PARSER._option_string_actions
