@@ -8,17 +8,19 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 from pathlib import Path
+from types import MappingProxyType
 
-from core_plugin_vllm_flags.names import DEFAULTS, SAME, SPELLINGS
+from core_plugin_vllm_flags.names import DEFAULTS, NAMES, SAME, SPELLINGS
 from core_plugin_vllm_flags.rows import ANY, OFF, ON, Foreign
 from core_plugin_vllm_flags.table import SECTIONS
 
-from core.config.fields import ALIASES, AUTO, WITH_UNITS, fields_by_path
+from core.config.fields import fields_by_path
+from core.config.load import AUTO, WITH_UNITS
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "vllm-flags.md"
 
-OURS = frozenset({"config-override", "weight-loader"})
-"""Names of options that vLLM does not have."""
+BOTH = MappingProxyType({"device": "platform"})
+"""vLLM's names that are further names of core's own."""
 
 HEAD = """# vLLM's flags
 
@@ -38,10 +40,7 @@ def render() -> str:
     lines += [f"- `{flag}`: {text}." for flag, text in DEFAULTS.items()]
     lines += ["", "## Other names for an option", ""]
     lines += ["| vLLM | here |", "|---|---|"]
-    for path, names in ALIASES.items():
-        if path in fields_by_path():
-            theirs = [name for name in names if name not in OURS]
-            lines += [f"| `--{name}` | `{fields_by_path()[path].flag}` |" for name in theirs]
+    lines += [f"| `--{theirs}` | `--{ours}` |" for theirs, ours in (NAMES | BOTH).items()]
     lines += ["", "## Values", "", *_values()]
     for title, rows in SECTIONS.items():
         lines += ["", f"## {title}", "", "| flag | accepted | otherwise |", "|---|---|---|", *map(_row, rows)]

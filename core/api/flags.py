@@ -15,6 +15,16 @@ class FlagDialect(Protocol):
     that the next dialect is asked, and what nobody knows is refused as any unknown flag.
     """
 
+    def option(self, name: str) -> str | None:
+        """Return the option of core's that a name means, whatever its value; None for a name that is no such one.
+
+        The name is then one of the option's everywhere: as a flag, a `CORE_*` variable, a key and an argument of `LLM`.
+
+        Args:
+            name: With dashes between its words, and none in front.
+        """
+        ...
+
     def translate(self, words: Sequence[str], known: Collection[str]) -> Sequence[str]:
         """Return a command line with the dialect's flags left out, or replaced by core's.
 
@@ -41,8 +51,12 @@ class FlagDialect(Protocol):
         """
         ...
 
-    def spelled(self, path: str, value: str) -> str:
-        """Return core's name of a value that the option `path` does not take as it is; the value itself if unknown."""
+    def spelled(self, path: str, value: str) -> str | None:
+        """Return core's name of a value that an option does not take as it is; None for one that it does not know.
+
+        Args:
+            path: The option as `section.name`: `model.dtype`.
+        """
         ...
 
     def describe(self, name: str) -> Sequence[str] | None:

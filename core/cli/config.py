@@ -52,7 +52,7 @@ def register(subparsers: Any) -> None:
 
 def _as_names(words: Sequence[str], known: Collection[str]) -> list[str]:
     """Return the words with flags of other servers as names."""
-    foreign = [word for word in unknown_flags(words, known) if describe(word) is not None]
+    foreign = [word for word in unknown_flags(words, known) if find_option(word) or describe(word) is not None]
     return [word.removeprefix("--") if word in foreign else word for word in words]
 
 

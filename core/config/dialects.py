@@ -1,7 +1,7 @@
 """Flags, keys and values of other servers: what installed plugins of the kind `core.flag_dialects` make of them.
 
 No plugin is imported before a word is met that core does not know. Several are asked in order of their names; the first
-that knows a word decides.
+that knows a word decides. One that fails is told of, and the others are asked.
 """
 
 from __future__ import annotations
@@ -33,11 +33,17 @@ def translate(words: Sequence[str], known: Collection[str]) -> list[str]:
 
     Raises:
         ConfigError: A flag is refused (CORE-C105) or lacks its value (CORE-C104).
-        PluginError: CORE-P108, a dialect raised something else, or gave what is no list of words.
     """
     for one in _installed() if unknown_flags(words, known) else ():
-        words = list(_ask(one, "translate", words, known))
+        translated = _ask(one, "translate", words, known)
+        words = words if translated is None else translated
     return list(words)
+
+
+def option_of(name: str) -> str | None:
+    """Return the option of core's, with dashes, that an unknown name means; None: nobody knows it."""
+    option: str | None = _first("option", name) if name else None
+    return option
 
 
 def unknown_flags(words: Sequence[str], known: Collection[str]) -> list[str]:
@@ -48,25 +54,22 @@ def unknown_flags(words: Sequence[str], known: Collection[str]) -> list[str]:
 def settings_of(key: str, value: Any) -> list[tuple[str, Any]] | None:
     """Return what an unknown key of a configuration file sets, by names of options; None: nobody knows the key.
 
-    Raises as `translate`.
+    Raises `ConfigError` as `translate`.
     """
-    for one in _installed():
-        pairs = _ask(one, "setting", key, value)
-        if pairs is not None:
-            return list(pairs)
-    return None
+    pairs: list[tuple[str, Any]] | None = _first("setting", key, value)
+    return pairs
 
 
 def spelled(path: str, value: str) -> str:
     """Return core's name of a value that an option does not take; the value itself if nobody knows it."""
-    spellings = (str(_ask(one, "spelled", path, value)) for one in _installed())
-    return next((spelling for spelling in spellings if spelling != value), value)
+    spelling: str | None = _first("spelled", path, value)
+    return value if spelling is None else spelling
 
 
 def describe(name: str) -> list[str] | None:
     """Return lines that say what a flag of another server means here; None: nobody knows it."""
-    found = (_ask(one, "describe", name) for one in _installed())
-    return next((list(lines) for lines in found if lines is not None), None)
+    lines: list[str] | None = _first("describe", name)
+    return lines
 
 
 def lead() -> str:
@@ -83,10 +86,29 @@ def _is_flag(word: str) -> bool:
     return word.startswith("-") and len(word) > 1 and not (word[1].isdigit() or word[1] == ".")
 
 
+def _first(method: str, *arguments: Any) -> Any:
+    """Return the answer of the first dialect that has one, or None."""
+    answers = (_ask(one, method, *arguments) for one in _installed())
+    return next((answer for answer in answers if answer is not None), None)
+
+
 def _ask(one: _Installed, method: str, *arguments: Any) -> Any:
+    """Return a dialect's answer, a sequence as a list; None, with a warning, where it fails: others may know more."""
+    from core.api.errors import PluginError
     from core.plugins.drivers import guarded
 
-    return guarded(one.entry, f"{method}()", getattr(one.dialect, method), *arguments)
+    try:
+        answer = guarded(one.entry, f"{method}()", getattr(one.dialect, method), *arguments)
+        return answer if answer is None or isinstance(answer, str) else guarded(one.entry, f"{method}()", list, answer)
+    except PluginError as error:
+        _tell(str(error))
+        return None
+
+
+@lru_cache(maxsize=64)
+def _tell(fault: str) -> None:
+    """Log a fault of a dialect, once: it is asked of every word."""
+    _log.warning("%s", fault)
 
 
 def _installed() -> tuple[_Installed, ...]:
@@ -109,9 +131,9 @@ def _made(entries: Sequence[Entry]) -> Iterator[_Installed]:
 
     candidates, failures = load_descriptors(entries)
     for failure in failures:
-        _log.warning("%s", failure.error("a word that core does not know"))
+        _tell(str(failure.error()))
     for candidate in candidates:
         try:
             yield _Installed(candidate.entry, instantiate(candidate, {}))
         except PluginError as error:
-            _log.warning("%s", error)
+            _tell(str(error))

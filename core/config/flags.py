@@ -112,6 +112,12 @@ def add_some_flags(parser: CoreParser, paths: Container[str], title: str, text: 
         _add(group, field)
     known = {spelling for field in chosen for name in field.names for spelling in (f"--{name}", f"--no-{name}")}
     parser.spellings.update({dotted: flag for dotted, flag in dotted_spellings().items() if flag in known})
+    parser.foreign = parser.foreign or left_alone
+
+
+def left_alone(words: Sequence[str], _: Container[str]) -> list[str]:
+    """Return the words: of a command that takes few options, other servers have further names and nothing else."""
+    return list(words)
 
 
 def _add(group: argparse._ArgumentGroup, field: OptionField) -> None:

@@ -57,6 +57,25 @@ DEFAULTS: Mapping[str, str] = types.MappingProxyType(
 )
 """Where one of these flags is not quite the same."""
 
+NAMES: Mapping[str, str] = types.MappingProxyType(
+    {
+        "gpu-memory-utilization": "memory-fraction",
+        "kv-cache-memory-bytes": "kv-memory",
+        "num-gpu-blocks-override": "num-blocks",
+        "kv-cache-dtype": "kv-dtype",
+        "enable-prefix-caching": "prefix-caching",
+        "long-prefill-token-threshold": "max-chunk",
+        "max-num-queued-reqs": "max-waiting",
+        "io-processor-plugin": "io-processor",
+        "scheduling-policy": "scheduler-policy",
+        "tool-call-parser": "tool-parser",
+        "shutdown-timeout": "drain-timeout",
+        "enable-log-requests": "log-requests",
+        "enable-tokenizer-info-endpoint": "tokenizer-info",
+    }
+)
+"""vLLM's name of an option -> core's."""
+
 SPELLINGS: Mapping[str, Mapping[str, str]] = types.MappingProxyType(
     {"model.dtype": {"half": "float16", "float": "float32"}}
 )
