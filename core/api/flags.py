@@ -19,6 +19,7 @@ class FlagDialect(Protocol):
         """Return the option of core's that a name means, whatever its value; None for a name that is no such one.
 
         The name is then one of the option's everywhere: as a flag, a `CORE_*` variable, a key and an argument of `LLM`.
+        Nothing else is asked of it.
 
         Args:
             name: With dashes between its words, and none in front.
