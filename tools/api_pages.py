@@ -71,6 +71,7 @@ PAGES = (
     _page("routes", "Routes", "routes serving operator pooling middleware bodies", "Job"),
     _page("tool_servers", "Tool servers", "tool_servers", "ToolSession"),
     _page("commands", "Commands", "commands cli kept offline servers"),
+    _page("flag_dialects", "Flag dialects", "flags"),
     _page("hooks", "Hooks", "hooks requests patches"),
     _page("kinds", "Kinds", "kinds"),
     _page(

@@ -1,4 +1,4 @@
-"""Write docs/vllm-flags.md: what every flag of vLLM's server means here, from `core.config.compat_table`.
+"""Write docs/vllm-flags.md: what every flag of vLLM's server means here, from the table of `core-plugin-vllm-flags`.
 
 With `--check` nothing is written: exit status 1 means that the page is stale.
 """
@@ -8,19 +8,23 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 from pathlib import Path
+from types import MappingProxyType
 
-from core.config.compat import ANY, OFF, ON
-from core.config.compat_table import DEFAULTS, SAME, SECTIONS, SPELLINGS, WITH_UNITS, Foreign
-from core.config.fields import ALIASES, fields_by_path
+from core_plugin_vllm_flags.names import DEFAULTS, NAMES, SAME, SPELLINGS
+from core_plugin_vllm_flags.rows import ANY, OFF, ON, Foreign
+from core_plugin_vllm_flags.table import SECTIONS
+
+from core.config.fields import fields_by_path
+from core.config.load import AUTO, WITH_UNITS
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "vllm-flags.md"
 
-OURS = frozenset({"config-override", "weight-loader"})
-"""Names of options that vLLM does not have."""
+BOTH = MappingProxyType({"device": "platform"})
+"""vLLM's names that are further names of core's own."""
 
 HEAD = """# vLLM's flags
 
-Written by `tools/vllm_flags.py` from `core/config/compat_table.py`; do not edit.
+Written by `tools/vllm_flags.py` from the table of `core-plugin-vllm-flags`; do not edit.
 
 `core serve` takes a command line, or the keys of a configuration file, that was written for vLLM. Every flag does what
 it says, or is accepted because what it asks for is so anyway, or is refused with a sentence (CORE-C105). None is
@@ -36,10 +40,7 @@ def render() -> str:
     lines += [f"- `{flag}`: {text}." for flag, text in DEFAULTS.items()]
     lines += ["", "## Other names for an option", ""]
     lines += ["| vLLM | here |", "|---|---|"]
-    for path, names in ALIASES.items():
-        if path in fields_by_path():
-            theirs = [name for name in names if name not in OURS]
-            lines += [f"| `--{name}` | `{fields_by_path()[path].flag}` |" for name in theirs]
+    lines += [f"| `--{theirs}` | `--{ours}` |" for theirs, ours in (NAMES | BOTH).items()]
     lines += ["", "## Values", "", *_values()]
     for title, rows in SECTIONS.items():
         lines += ["", f"## {title}", "", "| flag | accepted | otherwise |", "|---|---|---|", *map(_row, rows)]
@@ -47,7 +48,7 @@ def render() -> str:
 
 
 def _values() -> Iterator[str]:
-    for path, values in SPELLINGS.items():
+    for path, values in (*SPELLINGS.items(), *((path, {"auto": ours}) for path, ours in AUTO.items())):
         flag = fields_by_path()[path].flag
         pairs = [f"`{theirs}` is `{ours}`" if ours else f"`{theirs}` is the default" for theirs, ours in values.items()]
         yield f"- `{flag}`: {', '.join(pairs)}."

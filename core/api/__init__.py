@@ -77,6 +77,7 @@ if TYPE_CHECKING:
         Descriptor,
         DrafterSpec,
         ExecutorSpec,
+        FlagDialectSpec,
         IOProcessorSpec,
         KernelSpec,
         KVConnectorSpec,
@@ -101,6 +102,7 @@ if TYPE_CHECKING:
     from core.api.executors import Executor, ExecutorSetup, Worker, WorkerOpener, load_opener
     from core.api.experts import Experts, Router, Routing
     from core.api.facets import CollectiveFacet, Graph, GraphFacet, StepShape
+    from core.api.flags import FlagDialect
     from core.api.folders import PrivateFolder, clear_left
     from core.api.forms import PLAIN, Part, Stored, WeightForm
     from core.api.hooks import hookimpl
@@ -251,15 +253,16 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
         "deprecation": "CoreDeprecationWarning",
         "descriptors": (
             "AttentionRequest AttentionSpec CommandSpec Descriptor DESCRIPTORS DrafterSpec ExecutorSpec "
-            "IOProcessorSpec KernelSpec KVConnectorSpec LogitsSpec ModelSourceSpec ModelSpec ParticipantSpec "
-            "PlatformSpec QuantSpec RouteSpec SchedulerPolicySpec StatSinkSpec StructuredOutputSpec ToolParserSpec "
-            "ToolServerSpec WeightLoaderSpec WeightStoreSpec WeightTransferSpec"
+            "FlagDialectSpec IOProcessorSpec KernelSpec KVConnectorSpec LogitsSpec ModelSourceSpec ModelSpec "
+            "ParticipantSpec PlatformSpec QuantSpec RouteSpec SchedulerPolicySpec StatSinkSpec StructuredOutputSpec "
+            "ToolParserSpec ToolServerSpec WeightLoaderSpec WeightStoreSpec WeightTransferSpec"
         ),
         "drafters": "Drafter DrafterContext",
         "errors": "CheckpointError ConfigError CoreError EngineError PluginError RequestError",
         "executors": "Executor ExecutorSetup load_opener Worker WorkerOpener",
         "experts": "Experts Router Routing",
         "facets": "CollectiveFacet Graph GraphFacet StepShape",
+        "flags": "FlagDialect",
         "folders": "clear_left PrivateFolder",
         "forms": "Part PLAIN Stored WeightForm",
         "hooks": "hookimpl",
@@ -438,6 +441,8 @@ __all__ = [
     "Finding",
     "FinishedRequest",
     "FittedText",
+    "FlagDialect",
+    "FlagDialectSpec",
     "Format",
     "FrontParticipant",
     "FrontSetup",

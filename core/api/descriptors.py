@@ -457,6 +457,19 @@ class CommandSpec(Descriptor):
     group: ClassVar[str] = "core.commands"
 
 
+class FlagDialectSpec(Descriptor):
+    """Flags of another server. `impl` is a `FlagDialect` (torch-free). It is asked wherever it is installed.
+
+    Options of its own it has none: it is asked while options are read.
+    """
+
+    group: ClassVar[str] = "core.flag_dialects"
+
+    def _faults(self) -> Iterable[str]:
+        if self.options is not None:
+            yield "options: a flag dialect has none, for it is asked while options are read"
+
+
 class ToolServerSpec(Descriptor):
     """A protocol of tool servers. `impl` is a `ToolServerClient` (torch-free)."""
 

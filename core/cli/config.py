@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from core.api.errors import ConfigError, CoreError
 from core.cli.help import explain, find_option
 from core.cli.ui.tables import table
-from core.config.compat import by_name, describe
+from core.config.dialects import describe, unknown_flags
 from core.config.fields import OptionField, option_fields
 from core.config.flags import add_option_flags
 from core.config.load import LoadedOptions, load_options
@@ -44,10 +44,16 @@ def register(subparsers: Any) -> None:
     )
     # A flag may be given as it is typed elsewhere, dashes included.
     explaining.spellings.update({f"--{name}": name for field in option_fields() for name in field.names})
-    explaining.spellings.update({flag: flag.removeprefix("--") for flag in by_name()})
+    explaining.foreign = _as_names
     explaining.add_argument("name", metavar="NAME", help="A flag, an environment variable or a dotted path.")
     _add_resolved(explaining)
     explaining.set_defaults(run=run_explain)
+
+
+def _as_names(words: Sequence[str], known: Collection[str]) -> list[str]:
+    """Return the words with flags of other servers as names."""
+    foreign = [word for word in unknown_flags(words, known) if find_option(word) or describe(word) is not None]
+    return [word.removeprefix("--") if word in foreign else word for word in words]
 
 
 def _add_resolved(parser: argparse.ArgumentParser) -> None:

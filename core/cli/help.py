@@ -80,7 +80,7 @@ def find_option(name: str) -> OptionField | None:
     """Return the option that a flag, environment variable or path names, or None."""
     wanted = name.removeprefix("--").removeprefix("no-").lower()
     variables = (field for field in option_fields() if name.upper().replace("-", "_") in field.envs)
-    return find_field(wanted) or next(variables, None)
+    return next(variables, None) or find_field(wanted) or find_field(wanted.removeprefix("core_"))
 
 
 def explain(field: OptionField) -> list[str]:

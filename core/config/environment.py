@@ -6,7 +6,7 @@ import logging
 import types
 from collections.abc import Mapping
 
-from core.config.fields import option_fields
+from core.config.fields import find_field, option_fields
 from core.suggest import nearest
 
 SETTINGS: Mapping[str, str] = types.MappingProxyType(
@@ -21,9 +21,18 @@ SETTINGS: Mapping[str, str] = types.MappingProxyType(
 _log = logging.getLogger(__name__)
 
 
-def warn_unknown(environ: Mapping[str, str]) -> None:
-    """Log a warning for every `CORE_*` variable that nothing reads. `CORE_PLUGIN_*` belongs to plugins."""
+def further_variables(environ: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return the variables that set options by names of other servers, by the option's path.
+
+    Logs a warning for every `CORE_*` variable that nothing reads. `CORE_PLUGIN_*` belongs to plugins.
+    """
     known = {name for field in option_fields() for name in field.envs} | set(SETTINGS)
+    found: dict[str, list[str]] = {}
     for name in sorted(environ):
         if name.startswith("CORE_") and name not in known and not name.startswith("CORE_PLUGIN_"):
+            field = find_field(name.removeprefix("CORE_").lower())
+            if field is not None:
+                found.setdefault(field.path, []).append(name)
+                continue
             _log.warning("environment variable %s is not an option and has no effect. %s", name, nearest(name, known))
+    return found

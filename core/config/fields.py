@@ -11,6 +11,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 from pydantic.fields import FieldInfo
 
 from core.api.kinds import Kind
+from core.config.dialects import option_of
 from core.config.resolved import Options, SelectOptions
 from core.plugins.defined import defined_kinds
 from core.plugins.kinds import KINDS
@@ -20,24 +21,12 @@ Form = Literal["bool", "int", "float", "str", "choice", "list", "mapping"]
 ALIASES: Mapping[str, tuple[str, ...]] = types.MappingProxyType(
     {
         "model.hf_overrides": ("config-override",),
-        "kv.memory_fraction": ("gpu-memory-utilization",),
-        "kv.kv_memory": ("kv-cache-memory-bytes",),
-        "kv.num_blocks": ("num-gpu-blocks-override",),
-        "kv.kv_dtype": ("kv-cache-dtype",),
-        "kv.prefix_caching": ("enable-prefix-caching",),
-        "scheduler.max_chunk": ("long-prefill-token-threshold",),
-        "scheduler.max_waiting": ("max-num-queued-reqs",),
         "select.platform": ("device",),
         "select.load_format": ("weight-loader",),
-        "select.io_processor": ("io-processor-plugin",),
-        "select.scheduler_policy": ("scheduling-policy",),
-        "select.tool_parser": ("tool-call-parser",),
-        "server.drain_timeout": ("shutdown-timeout",),
-        "server.log_requests": ("enable-log-requests",),
-        "server.tokenizer_info": ("enable-tokenizer-info-endpoint",),
     }
 )
-"""Further names, as flags without dashes in front: what users of other servers type, and the names of kinds.
+"""Further names of core's own, as flags without dashes in front. Those of other servers are known to plugins
+(`core.config.dialects`).
 
 They are names everywhere: `--x-y`, `CORE_X_Y`, and in a file `x_y` or `section.x_y`.
 """
@@ -122,6 +111,18 @@ class OptionField:
         """Whether the value is a mapping whose entries can be written one by one, as `KEY=VALUE`."""
         return self.kind == "mapping" and not self.nested
 
+    def reads(self, text: str) -> bool:
+        """Say whether a text can be a value as it is: one of few, or a number; of other kinds nothing is known."""
+        if self.choices:
+            return text in map(str, self.choices)
+        if self.kind not in ("int", "float"):
+            return True
+        try:
+            float(text)
+        except ValueError:
+            return False
+        return True
+
     @property
     def placeholder(self) -> str:
         """What stands for a value in help; empty for a switch."""
@@ -192,8 +193,15 @@ def _of_kind(kind: Kind) -> OptionField:
 
 
 def find_field(name: str) -> OptionField | None:
-    """Return the option that a bare name or a dotted path names, aliases included; spelt with - or _."""
+    """Return the option that a bare name or a dotted path names, spelt with - or _; further names included.
+
+    Where core has none of that name, installed flag dialects are asked for the option that it means.
+    """
     section, _, bare = name.replace("_", "-").rpartition(".")
+    return _named(section, bare) or _named(section, option_of(bare) or "")
+
+
+def _named(section: str, bare: str) -> OptionField | None:
     return next((one for one in option_fields() if bare in one.names and section in ("", one.section)), None)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from core.api.errors import ConfigError
-from core.config.compat import key_settings
+from core.config.dialects import lead, settings_of
 from core.config.fields import OptionField, fields_by_path, find_field, option_fields, section_help
 from core.config.settings import Key, Setting
 from core.suggest import nearest
@@ -38,12 +38,12 @@ def read_file(path: str) -> dict[Key, Setting]:
 
 
 def _meant(path: str, written: str, value: Any) -> Iterator[tuple[OptionField, Any]]:
-    """Yield what a key sets: one option, or what a key of vLLM's stands for. Raises `ConfigError` CORE-C102, C105."""
+    """Yield what a key sets: one option, or what a key of another server's stands for. Raises `ConfigError`."""
     field = find_field(written)
     if field is not None:
         yield field, value
         return
-    pairs = key_settings(written, value)
+    pairs = settings_of(written, value)
     if pairs is None:
         raise ConfigError("CORE-C102", f"{path}: unknown key {written!r}.", hint=_suggest(written))
     for name, meant in pairs:
@@ -99,7 +99,8 @@ def _entries(document: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
 
 def _suggest(written: str) -> str:
     known = [name.replace("-", "_") for field in option_fields() for name in field.names] + list(fields_by_path())
-    return nearest(written.replace("-", "_"), known) or "`core config show` lists every option."
+    hint = nearest(written.replace("-", "_"), known) or "`core config show` lists every option."
+    return f"{hint} {lead()}".rstrip()
 
 
 def _plain(field: OptionField, value: Any) -> Any:

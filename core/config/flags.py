@@ -8,6 +8,7 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from core.config.dialects import translate
 from core.config.fields import OptionField, option_fields, section_help
 from core.config.parser import CoreParser
 from core.config.resolved import Options
@@ -79,7 +80,7 @@ def add_option_flags(parser: CoreParser, *, positional_model: bool = False) -> N
     for field in option_fields():
         _add(groups[field.section], field)
     parser.spellings.update(dotted_spellings())
-    parser.foreign = True
+    parser.foreign = translate
 
 
 def add_plugin_flag(parser: argparse._ActionsContainer) -> None:
@@ -111,6 +112,12 @@ def add_some_flags(parser: CoreParser, paths: Container[str], title: str, text: 
         _add(group, field)
     known = {spelling for field in chosen for name in field.names for spelling in (f"--{name}", f"--no-{name}")}
     parser.spellings.update({dotted: flag for dotted, flag in dotted_spellings().items() if flag in known})
+    parser.foreign = parser.foreign or left_alone
+
+
+def left_alone(words: Sequence[str], _: Container[str]) -> list[str]:
+    """Return the words: of a command that takes few options, other servers have further names and nothing else."""
+    return list(words)
 
 
 def _add(group: argparse._ArgumentGroup, field: OptionField) -> None:

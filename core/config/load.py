@@ -6,6 +6,7 @@ import argparse
 import json
 import math
 import os
+import types
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
@@ -13,14 +14,20 @@ from typing import Any, NoReturn
 from pydantic import ValidationError
 
 from core.api.errors import ConfigError
-from core.config.compat import spelled
-from core.config.environment import warn_unknown
+from core.config.dialects import spelled
+from core.config.environment import further_variables
 from core.config.fields import OptionField, fields_by_path, option_fields
 from core.config.file import read_file
 from core.config.flags import Given, split_list
 from core.config.resolved import Options
 from core.config.settings import Key, Setting, merge
-from core.config.sizes import parse_size
+from core.config.sizes import parse_size, without_unit
+
+AUTO: Mapping[str, str | None] = types.MappingProxyType({"model.max_model_len": "-1", "select.load_format": None})
+"""Options that may be `auto`, where that is no value of their type, and what it means."""
+
+WITH_UNITS = frozenset({"model.max_model_len", "scheduler.max_num_batched_tokens", "kv.kv_memory"})
+"""Options whose numbers may have a unit: 8k is 8000, 8K is 8192."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +65,6 @@ def load_options(args: argparse.Namespace, environ: Mapping[str, str] | None = N
             key.
     """
     environ = os.environ if environ is None else environ
-    warn_unknown(environ)
     path = getattr(args, "config", None) or environ.get("CORE_CONFIG")
     layers = [
         read_file(path) if path else {},
@@ -85,8 +91,10 @@ def build(settings: Mapping[Key, Setting]) -> LoadedOptions:
 
 
 def _from_environment(environ: Mapping[str, str]) -> Iterator[tuple[Key, Setting]]:
+    further = further_variables(environ)
     for field in option_fields():
-        given = [name for name in field.envs if environ.get(name) or (field.secret and name in environ)]
+        names = (*field.envs, *further.get(field.path, ()))
+        given = [name for name in names if environ.get(name) or (field.secret and name in environ)]
         if len({environ[name] for name in given}) > 1:
             text = f"variables {' and '.join(given)} set one option to different values."
             raise ConfigError("CORE-C109", text, hint=f"Keep {field.env}.")
@@ -165,8 +173,18 @@ def _joined(setting: Setting) -> Setting:
     """Return the value as core writes it: names in order of preference, a list in a file, as a flag would have them."""
     field, value = setting.field, setting.value
     if not field.chooses or field.kind != "str" or not isinstance(value, (list, tuple)):
-        return replace(setting, value=spelled(field.path, value))
+        return replace(setting, value=_read(field, value))
     return replace(setting, value=",".join(value)) if all(isinstance(one, str) for one in value) else setting
+
+
+def _read(field: OptionField, value: Any) -> Any:
+    """Return a text as core writes it: numbers without units, names of values as they are core's."""
+    if not isinstance(value, str):
+        return value
+    if value == "auto" and field.path in AUTO:
+        return AUTO[field.path]
+    text = without_unit(value) if field.path in WITH_UNITS else value
+    return text if field.reads(text) else spelled(field.path, text)
 
 
 def _check(setting: Setting) -> str | None:

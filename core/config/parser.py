@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NoReturn
 
 from core.api.errors import ConfigError
-from core.config.compat import translate
+from core.config.dialects import lead, option_of, unknown_flags
 from core.suggest import nearest
 
 
@@ -16,14 +16,14 @@ class CoreParser(argparse.ArgumentParser):
 
     Attributes:
         spellings: Further spellings of flags, each with the one that is registered.
-        foreign: Whether flags of vLLM that are no options here are accepted, put into our words, or refused.
+        foreign: What makes of flags of other servers words of core's: a function of the words and of core's flags.
         rest: Attribute of the result that gets what follows a word `--`, as it is; empty for none.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{"allow_abbrev": False, **kwargs})
         self.spellings: dict[str, str] = {}
-        self.foreign = False
+        self.foreign: Callable[[Sequence[str], Collection[str]], list[str]] | None = None
         self.rest = ""
         self._late: Callable[[CoreParser], None] | None = None
 
@@ -60,8 +60,9 @@ class CoreParser(argparse.ArgumentParser):
         self.fill()
         mine, theirs = self._cut(None if args is None else list(args))
         words = None if mine is None else [self._unify(word) for word in mine]
-        if words is not None and self.foreign:
-            words = translate(words, self._option_string_actions)
+        if words is not None and self.foreign is not None:
+            self._adopt(unknown_flags(words, self._option_string_actions))
+            words = self.foreign([self._unify(word) for word in words], self._option_string_actions)
         found, left = super().parse_known_args(words, namespace)
         if theirs:
             setattr(found, self.rest, theirs)
@@ -84,6 +85,17 @@ class CoreParser(argparse.ArgumentParser):
             name = self.spellings.get(dashed, dashed)
         return name + equals + value
 
+    def _adopt(self, words: Sequence[str]) -> None:
+        """Take flags that have another name with another server for further names of core's flags."""
+        for word in words:
+            flag = word.partition("=")[0].replace("_", "-")
+            section, negation, name = _parts(flag)
+            mine = option_of(name) if flag.startswith("--") else None
+            action = self._option_string_actions.get(f"--{negation}{mine}")
+            if mine is not None and action is not None and section in ("", action.dest.partition(".")[0]):
+                self._option_string_actions[f"--{negation}{name}"] = action
+                self.spellings[flag] = f"--{negation}{name}"
+
     def _refuse(self, word: str) -> NoReturn:
         flag = word.partition("=")[0]
         if not flag.startswith("-"):
@@ -92,4 +104,13 @@ class CoreParser(argparse.ArgumentParser):
             )
         known = [*self._option_string_actions, *self.spellings]
         hint = nearest(flag, known) or f"See `{self.prog} --help`."
+        if self.foreign is not None:
+            hint = f"{hint} {lead()}".rstrip()
         raise ConfigError("CORE-C104", f"{self.prog}: unknown flag {flag}.", hint=hint)
+
+
+def _parts(flag: str) -> tuple[str, str, str]:
+    """Return section, `no-` or nothing, and name of `--section.name`, `--no-section.name` or `--section.no-name`."""
+    section, _, name = flag.removeprefix("--").rpartition(".")
+    negated = section.startswith("no-") or name.startswith("no-")
+    return section.removeprefix("no-"), "no-" if negated else "", name.removeprefix("no-")

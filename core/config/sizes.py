@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+_COUNT = re.compile(r"(\d+(?:\.\d+)?)([kKmMgGtT])")
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)(?:\s*([kmgt]?)(i?)b)?\s*", re.IGNORECASE)
 
 
@@ -20,6 +21,15 @@ def parse_size(text: str) -> int:
     if match is None or (match[3] and not match[2]):
         raise ValueError(f"{text!r} is not a size; write bytes or a number with KiB, MiB, GiB, kB, MB, GB")
     return int(float(match[1]) * (1024 if match[3] else 1000) ** _POWERS[(match[2] or "").lower()])
+
+
+def without_unit(text: str) -> str:
+    """Return a number with a unit written out: `8k` is 8000, `8K` is 8192. Anything else stays as it is."""
+    match = _COUNT.fullmatch(text)
+    if match is None:
+        return text
+    base = 1000 if match[2].islower() else 1024
+    return str(int(float(match[1]) * base ** _POWERS[match[2].lower()]))
 
 
 def format_size(num_bytes: float) -> str:

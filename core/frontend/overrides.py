@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from core.api.errors import ConfigError
-from core.config.fields import OptionField, option_fields
+from core.config.fields import OptionField, find_field, option_fields
 from core.config.load import build
 from core.config.resolved import Options
 from core.config.settings import Key, Setting, merge
@@ -32,10 +32,11 @@ def _given(base: Options) -> Iterator[tuple[Key, Setting]]:
 def _named(overrides: Mapping[str, Any]) -> Iterator[tuple[Key, Setting]]:
     known = _names()
     for name, value in overrides.items():
-        if name not in known:
+        field = known.get(name) or (find_field(name) if "." not in name else None)
+        if field is None:
             hint = nearest(name, known) or "`core config show` lists all options."
             raise ConfigError("CORE-C130", f"there is no option '{name}'.", hint=hint)
-        yield from Setting(known[name], value, "argument", f"argument {name}").spread()
+        yield from Setting(field, value, "argument", f"argument {name}").spread()
 
 
 def _names() -> dict[str, OptionField]:

@@ -51,10 +51,10 @@ def defined_kinds() -> Mapping[str, Kind]:
 
 def defined() -> Defined:
     """Return what installed plugins define. Their modules are imported once."""
-    return _at(_stamps())
+    return _at(stamps())
 
 
-def _stamps() -> tuple[tuple[str, int], ...]:
+def stamps() -> tuple[tuple[str, int], ...]:
     """Return the folders of the import path, each with when something was last installed into it."""
     found = []
     for folder in sys.path:

@@ -45,6 +45,7 @@ PROTOCOLS = {
     "core.io_processors": (api.IOProcessor,),
     "core.routes": (api.RoutePlugin, api.RouteRegistry, api.EngineClient, api.Operator),
     "core.commands": (api.Command, api.UsesHost),
+    "core.flag_dialects": (api.FlagDialect,),
     "core.tool_servers": (api.ToolServerClient, api.ToolSession),
     "core.structured_output": (api.StructuredOutputBackend, api.CompiledGrammar, api.GrammarMatcher),
     "core.drafters": (api.Drafter,),

@@ -14,6 +14,7 @@ from core.plugins.kinds.attention_backends import ATTENTION
 from core.plugins.kinds.commands import COMMAND
 from core.plugins.kinds.drafters import DRAFTER
 from core.plugins.kinds.executors import EXECUTOR
+from core.plugins.kinds.flag_dialects import FLAG_DIALECT
 from core.plugins.kinds.hooks import HOOKS
 from core.plugins.kinds.io_processors import IO_PROCESSOR
 from core.plugins.kinds.kernels import KERNEL
@@ -40,6 +41,7 @@ __all__ = [
     "COMMAND",
     "DRAFTER",
     "EXECUTOR",
+    "FLAG_DIALECT",
     "HOOKS",
     "HOOKS_GROUP",
     "IO_PROCESSOR",
@@ -96,6 +98,7 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
             IO_PROCESSOR,
             ROUTE,
             COMMAND,
+            FLAG_DIALECT,
             TOOL_SERVER,
             STRUCTURED_OUTPUT,
             DRAFTER,

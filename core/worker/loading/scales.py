@@ -91,7 +91,7 @@ class ScaleGroup(ParamGroup):
                 "CORE-M144",
                 f"the checkpoint gives scales for the KV cache ('{self.prefix}.{KEY}'), which the attention backend "
                 "cannot use.",
-                hint="Choose another --attention-backend, or --kv-cache-dtype with the dtype of the model.",
+                hint="Choose another --attention-backend, or --kv-dtype with the dtype of the model.",
             )
         return found
 

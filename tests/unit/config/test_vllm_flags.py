@@ -7,14 +7,15 @@ import importlib.util
 from pathlib import Path
 
 import pytest
+from core_plugin_vllm_flags.names import NAMES, SAME, SPELLINGS
+from core_plugin_vllm_flags.table import TABLE
+from core_plugin_vllm_flags.translation import by_name, find, translate
 
 from core.api.errors import ConfigError
 from core.cli.main import add_common, main
-from core.config.compat import by_name, find, translate
-from core.config.compat_table import SAME, SPELLINGS, TABLE, WITH_UNITS
 from core.config.fields import ALIASES, fields_by_path
 from core.config.flags import add_option_flags
-from core.config.load import load_options
+from core.config.load import AUTO, WITH_UNITS, load_options
 from core.config.parser import CoreParser
 from core.config.resolved import Options
 
@@ -157,7 +158,7 @@ def refusal(*words: str) -> ConfigError:
 @pytest.mark.parametrize("flag", USUAL)
 def test_every_usual_flag_is_an_option_or_in_the_table(flag):
     """An option takes effect (other tests say so); a row never lets a value through unseen."""
-    if flag in PARSER._option_string_actions:
+    if flag in PARSER._option_string_actions or flag.removeprefix("--").removeprefix("no-") in NAMES:
         assert find(flag) is None
         return
     row = find(flag).row
@@ -179,11 +180,13 @@ def test_the_table_and_the_options_do_not_overlap():
     assert not set(by_name()) & set(PARSER._option_string_actions)
     assert sum(len(row.names) for row in TABLE) == len(by_name())
     assert set(SAME) <= set(PARSER._option_string_actions)
-    assert set(SPELLINGS) | WITH_UNITS <= set(fields_by_path())
+    assert set(SPELLINGS) | set(AUTO) | WITH_UNITS <= set(fields_by_path())
+    assert not {f"--{name}" for name in NAMES} & set(by_name())
+    assert {f"--{name}" for name in NAMES.values()} <= set(PARSER._option_string_actions)
     for row in TABLE:
         for words in row.words.values():
             assert next(word for word in words if word.startswith("-")) in PARSER._option_string_actions
-        assert set(row.needs) <= set(PARSER._option_string_actions)
+        assert set(row.needs) <= {*PARSER._option_string_actions, *(f"--{name}" for name in NAMES)}
     assert {f"--{name}" for names in ALIASES.values() for name in names} <= set(PARSER._option_string_actions)
 
 

@@ -14,7 +14,7 @@ from core.config.fields import fields_by_path
 from core.config.flags import add_option_flags
 from core.config.load import load_options
 from core.config.parser import CoreParser
-from core.plugins.kinds import COMMAND, HOOKS, KERNEL, KINDS
+from core.plugins.kinds import COMMAND, FLAG_DIALECT, HOOKS, KERNEL, KINDS
 
 FIELDS = {
     "core.platforms": "device_type='host', probe='world.impl:probe_host', dtypes=('bfloat16',)",
@@ -85,8 +85,8 @@ def config(path: Path, kind, value) -> str:
     return str(file)
 
 
-def test_every_kind_has_a_flag_but_commands_and_hooks():
-    assert {kind for kind in KINDS.values() if not kind.option} == {COMMAND, HOOKS}
+def test_every_kind_has_a_flag_but_commands_flag_dialects_and_hooks():
+    assert {kind for kind in KINDS.values() if not kind.option} == {COMMAND, FLAG_DIALECT, HOOKS}
     for kind in CHOSEN:
         field = fields_by_path()[f"select.{kind.option}"]
         assert (field.flag, field.env) == (kind.flag, f"CORE_{kind.option.upper()}")

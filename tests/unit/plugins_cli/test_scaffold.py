@@ -25,6 +25,7 @@ TORCH_FREE = [
         "core.io_processors",
         "core.routes",
         "core.commands",
+        "core.flag_dialects",
         "core.tool_servers",
         "core.structured_output",
         "core.drafters",

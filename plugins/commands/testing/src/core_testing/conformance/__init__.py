@@ -32,6 +32,7 @@ from core_testing.conformance.quantized import quantized_sample
 from core_testing.conformance.report import PluginReport, Report
 from core_testing.conformance.samples import (
     CommandSample,
+    FlagSample,
     GrammarSample,
     IOSample,
     ModelSample,
@@ -54,6 +55,7 @@ __all__ = [
     "CommandSample",
     "EBNF",
     "Failed",
+    "FlagSample",
     "GrammarSample",
     "HOSTILE",
     "IOSample",

@@ -191,6 +191,19 @@ class ToolServerSample(Sample):
 
 
 @dataclass(frozen=True)
+class FlagSample(Sample):
+    """A command line that was written for another server.
+
+    Attributes:
+        words: What is typed.
+        means: What core reads in its place; None: it is refused. Values of flags stand as words of their own.
+    """
+
+    words: Sequence[str]
+    means: Sequence[str] | None
+
+
+@dataclass(frozen=True)
 class CommandSample(Sample):
     """A call of a command.
 

@@ -1,6 +1,6 @@
 """vLLM's flags that are no options here: each is accepted, put into our words, or refused with a sentence.
 
-The table is `core.config.compat_table`. A value is accepted only if it asks for what happens anyway; what would have
+The table is in `table`. A value is accepted only if it asks for what happens anyway; what would have
 been ignored is refused.
 """
 
@@ -15,14 +15,11 @@ from functools import cache
 from itertools import pairwise
 from typing import Any
 
-from core.api.errors import ConfigError
-from core.config.compat_table import SPELLINGS, TABLE, WITH_UNITS, Foreign
-
-ON, OFF = "true", "false"
-ANY = "*"
+from core.api import ConfigError
+from core_plugin_vllm_flags.rows import ANY, OFF, ON, Foreign
+from core_plugin_vllm_flags.table import TABLE
 
 _NUMBER = re.compile(r"-\d+(\.\d+)?")
-_WITH_UNIT = re.compile(r"(\d+(?:\.\d+)?)([kKmMgGtT])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,19 +123,6 @@ def describe(name: str) -> list[str] | None:
         f"  accepted     {accepted or 'no value'}",
         *([f"  otherwise    {row.why}"] if row.why else []),
     ]
-
-
-def spelled(path: str, value: Any) -> Any:
-    """Return a value of an option as core writes it: vLLM has further names for some, and numbers with units."""
-    if not isinstance(value, str):
-        return value
-    value = SPELLINGS.get(path, {}).get(value, value)
-    match = _WITH_UNIT.fullmatch(value) if path in WITH_UNITS and isinstance(value, str) else None
-    if match is None:
-        return value
-    # As vLLM reads them: small letters count in thousands, capitals in 1024s.
-    base = 1000 if match[2].islower() else 1024
-    return str(int(float(match[1]) * base ** ("kmgt".index(match[2].lower()) + 1)))
 
 
 @cache
