@@ -90,6 +90,7 @@ if TYPE_CHECKING:
         SchedulerPolicySpec,
         StatSinkSpec,
         StructuredOutputSpec,
+        TemplateEngineSpec,
         ToolParserSpec,
         ToolServerSpec,
         WeightLoaderSpec,
@@ -199,6 +200,13 @@ if TYPE_CHECKING:
         grammar_choices,
         grammar_json,
     )
+    from core.api.templates import (
+        ChatTemplate,
+        RenderTimeoutError,
+        TemplateContext,
+        TemplateEngine,
+        TemplateInput,
+    )
     from core.api.tokenizer import (
         FittedText,
         Tokenizer,
@@ -252,8 +260,8 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
         "descriptors": (
             "AttentionRequest AttentionSpec CommandSpec Descriptor DESCRIPTORS DrafterSpec ExecutorSpec "
             "IOProcessorSpec KernelSpec KVConnectorSpec LogitsSpec ModelSourceSpec ModelSpec ParticipantSpec "
-            "PlatformSpec QuantSpec RouteSpec SchedulerPolicySpec StatSinkSpec StructuredOutputSpec ToolParserSpec "
-            "ToolServerSpec WeightLoaderSpec WeightStoreSpec WeightTransferSpec"
+            "PlatformSpec QuantSpec RouteSpec SchedulerPolicySpec StatSinkSpec StructuredOutputSpec TemplateEngineSpec "
+            "ToolParserSpec ToolServerSpec WeightLoaderSpec WeightStoreSpec WeightTransferSpec"
         ),
         "drafters": "Drafter DrafterContext",
         "errors": "CheckpointError ConfigError CoreError EngineError PluginError RequestError",
@@ -307,6 +315,7 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
             "check_grammar_nesting CompiledGrammar grammar_choices grammar_json GRAMMAR_KINDS GrammarMatcher "
             "LoadsGrammars PortableGrammar StructuredContext StructuredOutputBackend"
         ),
+        "templates": "ChatTemplate RenderTimeoutError TemplateContext TemplateEngine TemplateInput",
         "tokenizer": ("FittedText token_bytes token_table Tokenizer TokenizerExtras TokenStream"),
         "tool_servers": (
             "RemoteTool TOOL_BAD_ARGUMENTS ToolEndpoint ToolResult ToolServerClient ToolServerError ToolServers "
@@ -401,6 +410,7 @@ __all__ = [
     "BlockRef",
     "CallGrammar",
     "Caller",
+    "ChatTemplate",
     "ChatTemplates",
     "CheckpointError",
     "CheckpointInfo",
@@ -513,6 +523,7 @@ __all__ = [
     "ReachesOut",
     "Reasoning",
     "Reject",
+    "RenderTimeoutError",
     "RemoteTool",
     "RemovesModels",
     "Replayable",
@@ -552,6 +563,10 @@ __all__ = [
     "TakesPicks",
     "TakesScales",
     "TakesSinks",
+    "TemplateContext",
+    "TemplateEngine",
+    "TemplateEngineSpec",
+    "TemplateInput",
     "Text",
     "ThinkingTags",
     "TokenStream",

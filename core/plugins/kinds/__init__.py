@@ -11,6 +11,7 @@ from types import MappingProxyType
 
 from core.api.kinds import Kind
 from core.plugins.kinds.attention_backends import ATTENTION
+from core.plugins.kinds.chat_templates import CHAT_TEMPLATE
 from core.plugins.kinds.commands import COMMAND
 from core.plugins.kinds.drafters import DRAFTER
 from core.plugins.kinds.executors import EXECUTOR
@@ -37,6 +38,7 @@ from core.plugins.kinds.weight_transfer import WEIGHT_TRANSFER
 
 __all__ = [
     "ATTENTION",
+    "CHAT_TEMPLATE",
     "COMMAND",
     "DRAFTER",
     "EXECUTOR",
@@ -87,6 +89,7 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
             EXECUTOR,
             SCHEDULER,
             TOOL_PARSER,
+            CHAT_TEMPLATE,
             KV_CONNECTOR,
             WEIGHT_TRANSFER,
             WEIGHT_STORE,
