@@ -83,7 +83,7 @@ def test_every_format_is_known():
 def test_formats(reference, name):
     source = Templates.source(name)
     template = CompiledTemplate(source, SPECIAL)
-    assert template.content_format == "string"
+    assert template.template.content_format == "string"
     assert template.render(TALK) == FORMATS[name] == reference(source, TALK, add_generation_prompt=True)
     for messages in (TALK[1:], TALK[1:3]):
         for prompt in (True, False):

@@ -40,6 +40,7 @@ from core_testing.conformance.samples import (
     RouteSample,
     Sample,
     SourceSample,
+    TemplateSample,
     ToolServerSample,
     TransferSample,
 )
@@ -75,6 +76,7 @@ __all__ = [
     "SourceSample",
     "StandInRuntime",
     "Subject",
+    "TemplateSample",
     "ToolServerSample",
     "TransferSample",
     "Unavailable",
