@@ -26,6 +26,7 @@ TORCH_FREE = [
         "core.routes",
         "core.commands",
         "core.tool_servers",
+        "core.chat_templates",
         "core.structured_output",
         "core.drafters",
         "core.participants",

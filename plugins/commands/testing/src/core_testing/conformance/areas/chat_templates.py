@@ -87,7 +87,7 @@ def refusals_are_request_errors(subject: Subject) -> None:
 
 
 def rendering_ends_at_its_limit(subject: Subject) -> None:
-    """A template that would take long ends with a `RenderTimeoutError` when its time is up; a long conversation ends."""
+    """A template that takes long ends with a `RenderTimeoutError` when its time is up, a long conversation ends."""
     for engine, sample in _engines(subject):
         long = replace(sample.chat, messages=[*sample.chat.messages] * _LONG, seconds=_SECONDS)
         sources = [(sample.source, long, False)]
