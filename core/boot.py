@@ -22,8 +22,10 @@ from core.api.patches import Problem
 from core.api.verdict import Verdict
 from core.api.weights import CheckpointReader
 from core.config.resolved import FITTING, EngineConfig, Options
+from core.frontend.no_tokenizer import require_tokenizer
 from core.plugins.attention import block_size_of, choose_attention
 from core.plugins.catalog import Catalogue, Entry, answers
+from core.plugins.chat_templates import choose_template_engine
 from core.plugins.checkpoints import find_files, find_model, find_reader, inspect
 from core.plugins.context import context_of, short_by_default
 from core.plugins.defined_choice import choose_of_defined, require_one_definition
@@ -69,7 +71,6 @@ from core.plugins.token_classes import with_token_ids
 from core.plugins.tool_servers import choose_tool_client
 from core.plugins.views import facts_view, options_view
 from core.plugins.waivers import settle
-from core.tokenizer.absent import require_tokenizer
 
 Prepare = Callable[[Mapping[str, str]], None]
 
@@ -259,6 +260,7 @@ class Resolver:
         if task.decodes:
             chosen += choose_backends(self.selector, select.structured_output)
         chosen += choose_io_processor(self.selector, select.io_processor, base.checkpoint, task.pooling)
+        chosen += choose_template_engine(self.selector, select.chat_template_engine)
         if task.decodes:
             allowed = [*self.options.tools.mcp_server, *self.options.tools.allow_mcp_url]
             chosen += choose_tool_client(self.selector, select.tool_client, allowed)

@@ -56,6 +56,7 @@ PAGES = (
     _page("weight_transfer", "Weight transfer", names="WeightReceiver WeightManifest"),
     _page("weight_stores", "Weight stores", names="WeightStore KeptWeights"),
     _page("tool_parsers", "Tool parsers", "parsers"),
+    _page("chat_templates", "Chat templates", "templates", "ChatTemplate"),
     _page("kv_connectors", "KV connectors", "connectors", "KVConnectorWorker"),
     _page("kernels", "Kernels", "kernels products", "Product WrappedProduct"),
     _page("weight_loaders", "Weight loaders", "weights", "WeightTensor"),

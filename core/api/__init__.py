@@ -91,6 +91,7 @@ if TYPE_CHECKING:
         SchedulerPolicySpec,
         StatSinkSpec,
         StructuredOutputSpec,
+        TemplateEngineSpec,
         ToolParserSpec,
         ToolServerSpec,
         WeightLoaderSpec,
@@ -201,6 +202,13 @@ if TYPE_CHECKING:
         grammar_choices,
         grammar_json,
     )
+    from core.api.templates import (
+        ChatTemplate,
+        RenderTimeoutError,
+        TemplateContext,
+        TemplateEngine,
+        TemplateInput,
+    )
     from core.api.tokenizer import (
         FittedText,
         Tokenizer,
@@ -255,6 +263,7 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
             "AttentionRequest AttentionSpec CommandSpec Descriptor DESCRIPTORS DrafterSpec ExecutorSpec "
             "FlagDialectSpec IOProcessorSpec KernelSpec KVConnectorSpec LogitsSpec ModelSourceSpec ModelSpec "
             "ParticipantSpec PlatformSpec QuantSpec RouteSpec SchedulerPolicySpec StatSinkSpec StructuredOutputSpec "
+            "TemplateEngineSpec "
             "ToolParserSpec ToolServerSpec WeightLoaderSpec WeightStoreSpec WeightTransferSpec"
         ),
         "drafters": "Drafter DrafterContext",
@@ -310,6 +319,7 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
             "check_grammar_nesting CompiledGrammar grammar_choices grammar_json GRAMMAR_KINDS GrammarMatcher "
             "LoadsGrammars PortableGrammar StructuredContext StructuredOutputBackend"
         ),
+        "templates": "ChatTemplate RenderTimeoutError TemplateContext TemplateEngine TemplateInput",
         "tokenizer": ("FittedText token_bytes token_table Tokenizer TokenizerExtras TokenStream"),
         "tool_servers": (
             "RemoteTool TOOL_BAD_ARGUMENTS ToolEndpoint ToolResult ToolServerClient ToolServerError ToolServers "
@@ -404,6 +414,7 @@ __all__ = [
     "BlockRef",
     "CallGrammar",
     "Caller",
+    "ChatTemplate",
     "ChatTemplates",
     "CheckpointError",
     "CheckpointInfo",
@@ -518,6 +529,7 @@ __all__ = [
     "ReachesOut",
     "Reasoning",
     "Reject",
+    "RenderTimeoutError",
     "RemoteTool",
     "RemovesModels",
     "Replayable",
@@ -557,6 +569,10 @@ __all__ = [
     "TakesPicks",
     "TakesScales",
     "TakesSinks",
+    "TemplateContext",
+    "TemplateEngine",
+    "TemplateEngineSpec",
+    "TemplateInput",
     "Text",
     "ThinkingTags",
     "TokenStream",

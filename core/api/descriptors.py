@@ -476,6 +476,19 @@ class ToolServerSpec(Descriptor):
     group: ClassVar[str] = "core.tool_servers"
 
 
+class TemplateEngineSpec(Descriptor):
+    """What makes prompts of conversations. `impl` is a `TemplateEngine` (torch-free).
+
+    Attributes:
+        marks: Texts of which every source of its language has one: `--chat-template` with one of them is a template
+            itself, and otherwise a file or a name.
+    """
+
+    group: ClassVar[str] = "core.chat_templates"
+
+    marks: tuple[str, ...] = ()
+
+
 class StructuredOutputSpec(Descriptor):
     """A grammar engine. `impl` is a `StructuredOutputBackend` (torch-free).
 

@@ -13,6 +13,7 @@ from core.api.weights import CheckpointInfo, ModelFiles
 from core.plugins.defined import defined_kinds
 from core.plugins.kinds import (
     ATTENTION,
+    CHAT_TEMPLATE,
     DRAFTER,
     EXECUTOR,
     IO_PROCESSOR,
@@ -70,7 +71,7 @@ class ModelOptions(_Section):
         {}, description="Rotary scaling in place of the model's own: `rope_type` and its parameters, as in config.json."
     )
     chat_template: str | None = Field(
-        None, description="Chat template that replaces the model's own: a file, a name (as `chatml`), or Jinja itself."
+        None, description="Chat template that replaces the model's own: a file, a name (as `chatml`), or its source."
     )
     chat_template_content_format: Literal["auto", "string", "openai"] = Field(
         "auto", description="Message contents as texts or as lists of parts; auto: as the template looks."
@@ -226,6 +227,7 @@ class SelectOptions(_Section):
     stat_sink: list[str] = Field([], description=STAT_SINK.help)
     io_processor: str | None = Field(None, description=IO_PROCESSOR.help)
     route: list[str] = Field([], description=ROUTE.help)
+    chat_template_engine: str | None = Field(None, description=CHAT_TEMPLATE.help)
     tool_client: str | None = Field(None, description=TOOL_SERVER.help)
     kernel: list[str] = Field([], description=KERNEL.help)
     disable_plugin: list[str] = Field(

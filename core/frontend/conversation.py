@@ -4,17 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from core.api.errors import RequestError
 from core.api.serving import AUTO, ToolChoice
+from core.api.templates import RENDER_SECONDS, TemplateInput
 from core.frontend.messages import checked_messages, content_size, content_text, is_named
-from core.tokenizer.messages import RESERVED_NAMES
 
 MAX_TEMPLATE_ARGS = 64
+_RESERVED = frozenset(
+    {
+        "messages",
+        "conversation",
+        "tools",
+        "documents",
+        "add_generation_prompt",
+        "continue_final_message",
+        "add_special_tokens",
+        "truncation",
+        "tokenize",
+        "chat_template",
+        "return_tensors",
+        "return_dict",
+        "self",
+    }
+)
+"""Names that are no free variables of a template: core sets them, or other libraries give them a meaning."""
 _FIELDS = frozenset(
     {"tools", "tool_choice", "documents", "add_generation_prompt", "continue_final_message", "add_special_tokens"}
 )
+_NONE: Mapping[str, Any] = MappingProxyType({})
 _TEMPLATE = frozenset({"chat_template", "chat_template_kwargs"})
 
 
@@ -33,7 +53,7 @@ class Conversation:
         add_generation_prompt: End with the start of the assistant's turn.
         continue_final_message: End inside the last message, so that the model goes on with it.
         add_special_tokens: Let the tokenizer add its own special tokens; templates usually write them.
-        template: Jinja source instead of the model's own template.
+        template: Source of a template instead of the model's own template.
         template_args: Further variables that the template reads.
 
     Raises:
@@ -76,15 +96,22 @@ class Conversation:
         last = self.messages[-1]
         return content_text(last["content"]) if last["role"] == "assistant" else ""
 
-    def variables(self) -> dict[str, Any]:
-        """Return what a template reads beside the messages: the other arguments of `ChatTemplate.pieces`."""
-        return {
-            "tools": self.offered or None,
-            "add_generation_prompt": self.add_generation_prompt,
-            "continue_final_message": self.continue_final_message,
-            "documents": self.documents,
-            **self.template_args,
-        }
+    def template_input(self, defaults: Mapping[str, Any] = _NONE, seconds: float = RENDER_SECONDS) -> TemplateInput:
+        """Return what a template is given.
+
+        Args:
+            defaults: Variables of the template that a request may replace.
+            seconds: Processor time that the rendering may take.
+        """
+        return TemplateInput(
+            messages=self.messages,
+            tools=self.offered or None,
+            documents=self.documents,
+            variables={**defaults, **self.template_args},
+            add_generation_prompt=self.add_generation_prompt,
+            continue_final_message=self.continue_final_message,
+            seconds=seconds,
+        )
 
 
 def conversation_of(messages: Sequence[Mapping[str, Any]], named: Mapping[str, Any]) -> Conversation:
@@ -113,7 +140,7 @@ def check_template_args(given: Mapping[str, Any]) -> None:
             f"template_args has {len(given)} entries; at most {MAX_TEMPLATE_ARGS}", param="template_args"
         )
     for name in given:
-        if name in RESERVED_NAMES or not name.isidentifier() or name.startswith("_"):
+        if name in _RESERVED or not name.isidentifier() or name.startswith("_"):
             raise RequestError(f"template_args must not set '{name[:64]}'", param="template_args")
 
 

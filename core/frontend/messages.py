@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import orjson
+
 from core.api.errors import RequestError
-from core.tokenizer.messages import call_arguments
 
 REASONING_NAMES = ("reasoning", "reasoning_content")
 """What the thinking in a message is called, first by today's clients, then by older ones."""
@@ -16,6 +17,7 @@ _SILENT = frozenset({"assistant", "tool", "function"})
 """Roles whose messages need no content: an answer may be calls alone, a tool may return nothing."""
 
 MAX_NAME = 256
+_INVALID = "invalid_arguments"
 _TEXT_PARTS = frozenset({"text", "input_text", "output_text", "refusal"})
 
 
@@ -97,11 +99,28 @@ def _call(call: Any, where: str) -> dict[str, Any]:
 
 def _arguments(arguments: Any, where: str) -> Mapping[str, Any]:
     """Templates iterate over arguments, clients send them as JSON text."""
-    value = call_arguments(arguments)
+    value = _parsed(arguments)
     if not isinstance(value, Mapping):
         where = f"{where}.function.arguments"
         raise RequestError(f"{where} must be a JSON object", param=where)
     return value
+
+
+def _parsed(arguments: Any) -> Any:
+    """Return the arguments of a call as templates read them: the object that a JSON text spells, `{}` for no text.
+
+    A text that spells no object is a model's own broken call in the history. It becomes the only field of an object,
+    since many templates go through the fields.
+    """
+    found = arguments
+    if isinstance(arguments, str):
+        try:
+            found = orjson.loads(arguments.strip() or "{}")
+        except orjson.JSONDecodeError:
+            found = arguments
+        if not isinstance(found, dict | None):
+            found = {_INVALID: arguments}
+    return {} if found is None else found
 
 
 def content_size(content: str | Sequence[Mapping[str, str]]) -> int:

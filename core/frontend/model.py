@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from types import MappingProxyType
-from typing import Any, NoReturn, Protocol
+from typing import Any, Literal, NoReturn, Protocol
 
 from core.api.errors import CheckpointError, ConfigError, RequestError
 from core.api.io_processors import IOContext
@@ -14,12 +14,14 @@ from core.api.requests import Caller
 from core.api.sampling import SamplingField
 from core.api.sampling_params import SamplingParams
 from core.api.sampling_table import FROM_MODEL
+from core.api.templates import ContentFormat, TemplateContext
 from core.api.tokenizer import Tokenizer, extras_of
 from core.api.weights import CheckpointInfo, CheckpointReader
 from core.config.resolved import EngineConfig
 from core.engine.messages import Ready
 from core.frontend.conversation import Conversation, check_template_args
 from core.frontend.inputs import InputProcessor, Prepared
+from core.frontend.no_tokenizer import tokenizer_of
 from core.frontend.plugged import FrontPlugins
 from core.frontend.pooling.data import DataPooling, no_processor
 from core.frontend.pooling.inputs import PoolingPrompt
@@ -27,8 +29,7 @@ from core.frontend.pooling.model import PoolingModel, does_not_generate, does_no
 from core.frontend.prompts import Cut, PromptIds, TokenizedPrompt, prompt_ids
 from core.frontend.request import GenerationRequest, spelling
 from core.frontend.templates import TemplateSet, known_names, template_sources
-from core.tokenizer.absent import tokenizer_of
-from core.tokenizer.chat_template import ChatTemplate, ContentFormat
+from core.frontend.templating import Template, no_engine
 
 _NO_PARAMS = SamplingParams(max_tokens=1)
 """What a plugin is shown of a request that samples nothing."""
@@ -77,9 +78,10 @@ class FrontModel:
         self.default_params = default_params(config.checkpoint, self.plugins.fields)
         self._template_args = config.options.model.default_chat_template_kwargs
         _check_defaults(self._template_args)
+        engine = self.plugins.templating
         self._templates = TemplateSet(
-            template_sources(config, self.tokenizer),
-            partial(self._make_template, content_format=config.options.model.chat_template_content_format),
+            template_sources(config, self.tokenizer, engine.marks) if engine else {},
+            partial(self._make_template, content_format=_told(config.options.model.chat_template_content_format)),
         )
 
     def check_generates(self) -> None:
@@ -181,12 +183,12 @@ class FrontModel:
         return pieces
 
     def chat_pieces(self, chat: Conversation) -> list[str]:
-        """Return a conversation's prompt text as `ChatTemplate.pieces` does. Raises `RequestError`."""
+        """Return a conversation's prompt text as `Template.pieces` does. Raises `RequestError`."""
         if chat.template is None:
             template = self._templates.choose(tools=bool(chat.offered)) or self._no_template()
         else:
             template = self._templates.named(chat.template) or self._compiled(chat.template)
-        return template.pieces(chat.messages, **{**self._template_args, **chat.variables()})
+        return template.pieces(chat, self._template_args)
 
     def chat_tokens(self, texts: Sequence[str], special: bool, cut: Cut | None = None) -> PromptIds:
         """Return the token ids of what `chat_texts` gives; see `joined`. Raises `RequestError` if they are too many."""
@@ -213,7 +215,9 @@ class FrontModel:
     def _no_template(self) -> NoReturn:
         """Say what to do about it. Raises `RequestError`."""
         own, known = sorted(self._templates.names), self._formats
-        if own:
+        if self.plugins.templating is None:
+            said = f"cannot be asked by conversations: {no_engine(self.config.options.select.chat_template_engine)}"
+        elif own:
             said = f"has chat templates for special purposes only: choose {' or '.join(own)} with chat_template"
         else:
             names = f", or to a name ({', '.join(known)})" if known else ""
@@ -224,19 +228,27 @@ class FrontModel:
     def _formats(self) -> list[str]:
         return known_names(self.config)
 
-    def _compiled(self, source: str) -> ChatTemplate:
+    def _compiled(self, source: str) -> Template:
         if len(source) > MAX_REQUEST_TEMPLATE:
             said = f"chat_template has {len(source)} characters; at most {MAX_REQUEST_TEMPLATE}"
             raise RequestError(said, param="chat_template")
         try:
-            return self._make_template(source, "auto")
+            return self._make_template(source, None)
         except CheckpointError as error:
             raise RequestError(error.message, param="chat_template") from error
 
-    def _make_template(self, source: str, content_format: ContentFormat) -> ChatTemplate:
-        special = extras_of(self.tokenizer).special_texts
-        tokens = self.tokenizer.special_tokens()
-        return ChatTemplate(source, tokens, content_format=content_format, special_texts=special)
+    def _make_template(self, source: str, content_format: ContentFormat | None) -> Template:
+        engine = self.plugins.templating or self._no_template()
+        context = TemplateContext(
+            tokens=self.tokenizer.special_tokens(),
+            special_texts=frozenset(extras_of(self.tokenizer).special_texts),
+            content_format=content_format,
+        )
+        return engine.compile(source, context)
+
+
+def _told(content_format: Literal["auto", "string", "openai"]) -> ContentFormat | None:
+    return None if content_format == "auto" else content_format
 
 
 def _check_defaults(given: Mapping[str, Any]) -> None:

@@ -15,6 +15,8 @@ from core.api.sampling_params import SamplingParams
 from core.api.sinks import StatSink
 from core.frontend.halves import FrontHalves
 from core.frontend.sinks import StatSinks
+from core.frontend.templating import GROUP as TEMPLATES
+from core.frontend.templating import Templating
 from core.plugins.boot import ActivePlugins, enter
 from core.plugins.faults import Faults
 from core.plugins.kinds import KINDS
@@ -22,7 +24,7 @@ from core.plugins.plan import PluginPlan
 
 ARGUMENTS, GRAMMARS, SINKS = "core.logits", "core.structured_output", "core.stat_sinks"
 PROCESSORS, PARTICIPANTS = "core.io_processors", "core.participants"
-HERE = frozenset({ARGUMENTS, GRAMMARS, SINKS, PROCESSORS, PARTICIPANTS})
+HERE = frozenset({ARGUMENTS, GRAMMARS, SINKS, PROCESSORS, PARTICIPANTS, TEMPLATES})
 """Kinds of driver that the front end needs."""
 
 
@@ -34,6 +36,7 @@ class FrontPlugins:
         fields: Sampling parameters that logits processors declare, by name.
         grammars: Kinds of grammar that a backend compiles.
         halves: Front halves of participants.
+        templating: The template engine; None if the plan has none.
     """
 
     def __init__(self, plan: PluginPlan) -> None:
@@ -45,6 +48,7 @@ class FrontPlugins:
         self.sinks = StatSinks(_sinks(active) if active else ())
         self._hooks = active.hooks if active and active.hooks.has("core_request") else None
         self.halves = FrontHalves(active)
+        self.templating = Templating(active) if active and active.has(TEMPLATES) else None
         logits = [cast(LogitsSpec, spec) for _, spec in active.specs(ARGUMENTS)] if active else []
         self.fields: Mapping[str, SamplingField] = {one.name: one for spec in logits for one in spec.fields}
         self._arguments = frozenset(name for spec in logits for name in spec.args) | self.halves.args

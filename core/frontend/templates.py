@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -11,8 +11,8 @@ from core.api.descriptors import ModelSpec
 from core.api.errors import ConfigError
 from core.api.tokenizer import Tokenizer, extras_of
 from core.config.resolved import EngineConfig
+from core.frontend.templating import Template
 from core.plugins.boot import enter
-from core.tokenizer.chat_template import ChatTemplate
 
 if TYPE_CHECKING:
     from core.api.models import ChatTemplates
@@ -21,7 +21,6 @@ logger = logging.getLogger(__name__)
 
 DEFAULT, TOOLS = "default", "tool_use"
 _MODELS = "core.models"
-_JINJA = ("{{", "{%", "{#")
 
 
 class TemplateSet:
@@ -34,33 +33,36 @@ class TemplateSet:
         variables: Names that the templates read which are chosen without being asked for.
     """
 
-    def __init__(self, sources: Mapping[str, str], make: Callable[[str], ChatTemplate]) -> None:
+    def __init__(self, sources: Mapping[str, str], make: Callable[[str], Template]) -> None:
         self._templates = {name: make(source) for name, source in sources.items()}
         self.names = frozenset(self._templates)
         chosen = (self.choose(tools=tools) for tools in (False, True))
         self.variables = frozenset[str]().union(*(one.variables for one in chosen if one is not None))
 
-    def named(self, name: str) -> ChatTemplate | None:
+    def named(self, name: str) -> Template | None:
         """Return the template of that name, if there is one."""
         return self._templates.get(name)
 
-    def choose(self, *, tools: bool) -> ChatTemplate | None:
+    def choose(self, *, tools: bool) -> Template | None:
         """Return the template for a conversation with or without tools; None if there is none."""
         return (self._templates.get(TOOLS) if tools else None) or self._templates.get(DEFAULT)
 
 
-def template_sources(config: EngineConfig, tokenizer: Tokenizer) -> dict[str, str]:
-    """Return the Jinja sources of a model's chat templates by name; empty if nobody knows one.
+def template_sources(config: EngineConfig, tokenizer: Tokenizer, marks: Collection[str]) -> dict[str, str]:
+    """Return the sources of a model's chat templates by name; empty if nobody knows one.
+
+    Args:
+        marks: Texts by which a source is told from a file and a name.
 
     Raises:
-        ConfigError: CORE-C121, `chat_template` is neither a file that can be read, nor a name, nor Jinja.
+        ConfigError: CORE-C121, `chat_template` is neither a file that can be read, nor a name, nor a template itself.
     """
     own: dict[str, str] = dict(extras_of(tokenizer).chat_templates)
     if tokenizer.chat_template is not None:
         own[DEFAULT] = tokenizer.chat_template
     asked = config.options.model.chat_template
     if asked is not None:
-        return {DEFAULT: _asked(asked, own, config)}
+        return {DEFAULT: _asked(asked, own, config, marks)}
     return own or _suited(config, tokenizer)
 
 
@@ -70,8 +72,8 @@ def known_names(config: EngineConfig) -> list[str]:
     return [] if family is None else sorted(family.names)
 
 
-def _asked(asked: str, own: Mapping[str, str], config: EngineConfig) -> str:
-    if any(mark in asked for mark in _JINJA):
+def _asked(asked: str, own: Mapping[str, str], config: EngineConfig, marks: Collection[str]) -> str:
+    if any(mark in asked for mark in marks):
         return asked
     try:
         if Path(asked).is_file():
@@ -90,7 +92,7 @@ def _asked(asked: str, own: Mapping[str, str], config: EngineConfig) -> str:
     raise ConfigError(
         "CORE-C121",
         f"chat template '{asked:.200}' cannot be read: there is no such file, and no template of this name.",
-        hint=f"Check --chat-template; it takes a file, Jinja itself, or a name. Names known here: {known}.",
+        hint=f"Check --chat-template; it takes a file, a template itself, or a name. Names known here: {known}.",
     )
 
 

@@ -30,6 +30,7 @@ LATENT_LAYER = Contract(
 )
 PICKER = Contract("core.api.attention:Picker", ("core.api.attention:AfterLoad",))
 COMPRESSED_LAYER = Contract("core.api.attention:CompressedLayer", ("core.api.attention:AfterLoad",))
+CHAT_TEMPLATE = Contract("core.api.templates:ChatTemplate")
 COMPILED_GRAMMAR = Contract("core.api.structured:CompiledGrammar")
 GRAMMAR_MATCHER = Contract("core.api.structured:GrammarMatcher")
 OUTPUT_PARSER = Contract("core.api.parsers:OutputParser")

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 
 from core.api.errors import RequestError
 from core.api.sampling_params import SamplingParams
+from core.api.templates import RenderTimeoutError
 from core.frontend.answering.chat import ChatAnswer, chat_answer
 from core.frontend.prompts import PromptIds
 from core.frontend.request import GenerationRequest, renamed, spelling
+from core.frontend.templating import time_limit
 from core.server.errors import ApiError
 from core.server.generation import Generation
 from core.server.state import ServerState
-from core.tokenizer.meter import RenderTimeoutError, time_limit
 
 MAX_SEQUENCES = 4096
 THREAD_CHARS = 50_000

@@ -149,7 +149,7 @@ async def _start_both(resolution: Resolution, child: EngineChild | None) -> tupl
 
 
 def _tokenizer(resolution: Resolution) -> Tokenizer:
-    from core.tokenizer.absent import tokenizer_of
+    from core.frontend.no_tokenizer import tokenizer_of
 
     with phase("tokenizer"):
         return tokenizer_of(resolution.reader, resolution.config)

@@ -18,6 +18,7 @@ from core.api.serving import ChatRequest, TextRequest
 from core.api.sinks import EngineStats
 from core.api.tokenizer import Tokenizer
 from core.api.tool_servers import ToolServers
+from core.frontend.no_tokenizer import NoTokenizer
 from core.frontend.pooling.model import does_not_generate
 from core.frontend.request import GenerationRequest, sampling_params
 from core.frontend.sinks import engine_stats
@@ -34,7 +35,6 @@ from core.server.served_model import abilities_of, facts_of, template_variables_
 from core.server.served_request import chat_request, generation_requests
 from core.server.state import Lifecycle, ServerState
 from core.server.streaming import stopping
-from core.tokenizer.absent import NoTokenizer
 
 if TYPE_CHECKING:
     from core.frontend.pooling.model import PoolingModel

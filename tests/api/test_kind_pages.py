@@ -35,6 +35,7 @@ PROTOCOLS = {
     "core.weight_loaders": (api.CheckpointReader,),
     "core.model_sources": (api.ModelSource, api.ReachesOut, api.KeepsModels, api.RemovesModels),
     "core.tool_parsers": (api.OutputParser,),
+    "core.chat_templates": (api.TemplateEngine, api.ChatTemplate),
     "core.kv_connectors": (api.KVConnector, api.KVConnectorWorker),
     "core.weight_transfer": (api.WeightReceiver,),
     "core.weight_stores": (api.WeightStore,),

@@ -77,16 +77,6 @@ def parser(group, base):
     return make
 
 
-def executor(group, base):
-    def __init__(self, config, **more):
-        SEEN[group] = dict(config.plan.one(group).options)
-        bare = [one.model_copy(update={"options": {}}) if one.group == group else one for one in config.plan.drivers]
-        plan = config.plan.model_copy(update={"drivers": tuple(bare)})
-        base.__init__(self, config.model_copy(update={"plan": plan}), **more)
-
-    return __init__
-
-
 def variant(group, name, how, **changes):
     """Make a plugin `echo` of what another one is, that notes its options."""
     entry = Catalogue.scan().find(group, name)
@@ -166,9 +156,10 @@ __core_drivers__ = [
     variant("core.models", "llama", model),
     variant("core.weight_loaders", "safetensors", plain),
     variant("core.model_sources", "local", plain),
-    variant("core.executors", "inproc", executor),
+    variant("core.executors", "inproc", context),
     variant("core.schedulers", "fcfs", plain),
     variant("core.tool_parsers", "hermes", parser),
+    variant("core.chat_templates", "jinja", plain),
     variant("core.kv_connectors", "cpu_offload", first),
     variant("core.weight_transfer", "disk", first),
     variant("core.weight_stores", "mapped", first),
@@ -197,6 +188,7 @@ GENERATING = {
     "core.executors": "executor",
     "core.schedulers": "scheduler_policy",
     "core.tool_parsers": "tool_parser",
+    "core.chat_templates": "chat_template_engine",
     "core.kv_connectors": "kv_connector",
     "core.weight_transfer": "weight_transfer",
     "core.weight_stores": "weight_store",

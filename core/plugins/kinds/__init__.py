@@ -11,6 +11,7 @@ from types import MappingProxyType
 
 from core.api.kinds import Kind
 from core.plugins.kinds.attention_backends import ATTENTION
+from core.plugins.kinds.chat_templates import CHAT_TEMPLATE
 from core.plugins.kinds.commands import COMMAND
 from core.plugins.kinds.drafters import DRAFTER
 from core.plugins.kinds.executors import EXECUTOR
@@ -38,6 +39,7 @@ from core.plugins.kinds.weight_transfer import WEIGHT_TRANSFER
 
 __all__ = [
     "ATTENTION",
+    "CHAT_TEMPLATE",
     "COMMAND",
     "DRAFTER",
     "EXECUTOR",
@@ -89,6 +91,7 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
             EXECUTOR,
             SCHEDULER,
             TOOL_PARSER,
+            CHAT_TEMPLATE,
             KV_CONNECTOR,
             WEIGHT_TRANSFER,
             WEIGHT_STORE,

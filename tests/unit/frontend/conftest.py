@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,12 +14,14 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from core.api.errors import EngineError
 from core.api.shapes import ModelShape
+from core.api.versions import API_VERSIONS
 from core.api.weights import CheckpointInfo, ModelFiles
 from core.config.resolved import EngineConfig, Options
 from core.engine.messages import Abort, Add, Call, CallResult, Finished, Logprobs, Outputs, Ready, Started, Stats
 from core.frontend.async_llm import AsyncLLM
 from core.frontend.llm import LLM
-from core.plugins.plan import PluginPlan
+from core.plugins.catalog import Catalogue
+from core.plugins.plan import PlannedPlugin, PluginPlan
 from core_tokenizers.fast import FastTokenizer
 
 EOS, IM_START, IM_END = 0, 1, 2
@@ -44,6 +47,14 @@ def tokenizer() -> FastTokenizer:
     return make_tokenizer()
 
 
+@cache
+def template_engine() -> PlannedPlugin:
+    """Return the engine of chat templates as plans have it."""
+    (entry,) = Catalogue.scan().entries("core.chat_templates")
+    fields = {key: getattr(entry, key) for key in ("group", "name", "value", "dist", "version")}
+    return PlannedPlugin(**fields, api=API_VERSIONS[entry.group])
+
+
 def make_resolution(tokenizer, *, max_model_len: int = 64, generation: dict | None = None, **sections):
     path = str(Path(__file__).parent)
     checkpoint = CheckpointInfo(
@@ -57,7 +68,7 @@ def make_resolution(tokenizer, *, max_model_len: int = 64, generation: dict | No
         files=ModelFiles(reference="fake", path=path, name="fake-model"),
         checkpoint=checkpoint,
         shape=shape,
-        plan=PluginPlan(),
+        plan=PluginPlan(drivers=(template_engine(),)),
         dtype="float32",
         kv_dtype="float32",
         max_model_len=max_model_len,

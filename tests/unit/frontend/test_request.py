@@ -23,7 +23,7 @@ from core.frontend.conversation import Conversation, conversation_of
 from core.frontend.overrides import options_with
 from core.frontend.prompts import Truncation
 from core.frontend.request import GenerationRequest, model_defaults, renamed, sampling_params, spelling
-from core.tokenizer.chat_template import ChatTemplate
+from core_testing.templates import CompiledTemplate
 from core_tokenizers.fast import FastTokenizer
 
 FIELDS = st.sampled_from(
@@ -184,8 +184,8 @@ def test_calls_without_text_leave_no_none_in_an_offline_prompt(offline):
 
 def test_no_tools_are_offered_where_none_may_be_called():
     chat = Conversation(messages=[USER], tools=[TOOL], tool_choice=ToolChoice("none"))
-    assert chat.offered == [] and chat.variables()["tools"] is None
-    assert Conversation(messages=[USER], tools=[TOOL]).variables()["tools"] == [TOOL]
+    assert chat.offered == [] and chat.template_input().tools is None
+    assert Conversation(messages=[USER], tools=[TOOL]).template_input().tools == [TOOL]
 
 
 def test_fields_and_variables_may_stand_side_by_side():
@@ -372,9 +372,8 @@ def test_whatever_json_is_sent_is_a_conversation_or_refused(messages, tools):
         assert re.match(r"(messages|tools)", error.param)
     else:
         assert chat.chars >= len(chat.tail) - chat.tail.count("\n") and chat.messages
-        ChatTemplate("{% for m in messages %}{{ m.role }}{{ m.content }}{% endfor %}", {}).pieces(
-            chat.messages, **chat.variables()
-        )
+        template = CompiledTemplate("{% for m in messages %}{{ m.role }}{{ m.content }}{% endfor %}", {}).template
+        template.pieces(chat.template_input())
 
 
 def test_defaults_survive_the_way_from_the_command_line():

@@ -13,11 +13,11 @@ from importlib import import_module
 from typing import Any
 
 import pytest
+from core_plugin_jinja.plain_text import PlainText
 from core_plugin_parsers.named_calls import NamedCalls
 from core_plugin_parsers.tags import Finder
 from core_plugin_parsers_hf.anchors import Anchor
 
-from core.tokenizer.plain_text import PlainText
 from tests.unit.patterns.adversary import texts, worst
 from tests.unit.patterns.sources import ALL_MATCHES, Found, bare_imports, found
 
@@ -29,6 +29,7 @@ HF, PARSERS = (
 )
 KIT = "plugins/commands/testing/src/core_testing/conformance"
 LLGUIDANCE = "plugins/structured_output/llguidance/src/core_plugin_llguidance"
+JINJA = "plugins/tokenizers/jinja/src/core_plugin_jinja"
 NAMES = f"{PARSERS}/named_calls.py: self.name"
 FAMILIES = ("core_plugin_parsers_json.families", "core_plugin_parsers_reasoning.families")
 
@@ -51,9 +52,9 @@ def names_of_calls() -> list[str]:
 MADE: dict[str, Callable[[], Iterable[Any]]] = {
     "core/frontend/answering/marked.py: '|'.join(map(re.escape, texts)) or '(?!)'": lambda: [ESCAPED],
     "core/frontend/request.py: f'\\\\b{head[0]}\\\\b'": lambda: [r"\bmax_tokens\b"],
-    "core/tokenizer/plain_text.py: '|'.join(starts) or '(?!)'": plain_text("_starts"),
-    "core/tokenizer/plain_text.py: _any([MARK, *(text for text in texts if len(text) == 1)])": plain_text("_single"),
-    "core/tokenizer/plain_text.py: _any({MARK, *(text[0] for text in texts)})": plain_text("_hint"),
+    f"{JINJA}/plain_text.py: '|'.join(starts) or '(?!)'": plain_text("_starts"),
+    f"{JINJA}/plain_text.py: _any([MARK, *(text for text in texts if len(text) == 1)])": plain_text("_single"),
+    f"{JINJA}/plain_text.py: _any({{MARK, *(text[0] for text in texts)}})": plain_text("_hint"),
     "core/worker/loading/names.py: '([^.]+)'.join(map(re.escape, begins.split('*')))": lambda: [
         r"model\.layers\.([^.]+)\.block\.experts\.([^.]+)\.w1\.",
         r"model\.layers\.",

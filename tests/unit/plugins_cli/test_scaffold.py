@@ -27,6 +27,7 @@ TORCH_FREE = [
         "core.commands",
         "core.flag_dialects",
         "core.tool_servers",
+        "core.chat_templates",
         "core.structured_output",
         "core.drafters",
         "core.participants",

@@ -65,6 +65,13 @@ class ByteTokenizer:
         return chr(token_id) if token_id < 256 else f"<{token_id}>"
 
 
+def given_to_template(chat):
+    """Return what a template reads beside the messages, by name."""
+    given = chat.template_input()
+    names = ("tools", "add_generation_prompt", "continue_final_message", "documents")
+    return {**{name: getattr(given, name) for name in names}, **given.variables}
+
+
 def joined(content):
     """Do what templates that know no parts are given."""
     return "\n".join(part["text"] for part in content) if isinstance(content, list) else content
@@ -116,7 +123,7 @@ class FakeLLM:
 
     def _rendered(self, chat):
         messages = [{**message, "content": joined(message["content"])} for message in chat.messages]
-        self.rendered.append({"messages": messages, **chat.variables()})
+        self.rendered.append({"messages": messages, **given_to_template(chat)})
         text = "".join(f"[{message['role']}]{message['content']}" for message in messages)
         ids = [BOS, *text.encode()]
         if len(ids) >= self.max_model_len:

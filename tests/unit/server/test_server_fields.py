@@ -16,8 +16,8 @@ from core_plugin_openai.protocol import REFUSED, ChatBody, CompletionBody
 from core.api.errors import RequestError
 from core.api.parsers import Reasoning, Text, ToolArguments, ToolEnd, ToolStart
 from core.frontend.prompts import prompt_ids
-from core.tokenizer.chat_template import ChatTemplate
-from core.tokenizer.meter import time_limit
+from core.frontend.templating import Template, time_limit
+from core_testing.templates import CompiledTemplate
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 USER = [{"role": "user", "content": "Hi"}]
@@ -275,9 +275,9 @@ class Rendering:
     def __call__(self, request):
         chat = request.chat
         self.threads.append(threading.current_thread())
-        template = ChatTemplate(chat.template or self.template, {})
+        template = Template("jinja", CompiledTemplate(chat.template or self.template, {}).template)
         with contextlib.nullcontext() if chat.template is None else time_limit(1.5):
-            return prompt_ids(list(template.render(chat.messages, **chat.variables()).encode()))
+            return prompt_ids(list("".join(template.pieces(chat, {})).encode()))
 
 
 def test_templates_of_requests_are_run_if_trusted(build, llm):

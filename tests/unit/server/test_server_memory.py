@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from core.api.errors import CheckpointError
-from core.tokenizer import absent
+from core.frontend import no_tokenizer
 
 LOADED = """
 import json, sys
@@ -34,12 +34,12 @@ def test_memory_is_given_back_once_the_tokenizer_is_read(monkeypatch, fails):
             raise CheckpointError("CORE-M111", "damaged.")
         return "tokenizer"
 
-    monkeypatch.setattr(absent, "trim", lambda: order.append("trimmed"))
+    monkeypatch.setattr(no_tokenizer, "trim", lambda: order.append("trimmed"))
     config = SimpleNamespace(checkpoint=SimpleNamespace(path="model"), pooling=None)
     reader = SimpleNamespace(tokenizer=tokenizer)
     if fails:
         with pytest.raises(CheckpointError):
-            absent.tokenizer_of(reader, config)
+            no_tokenizer.tokenizer_of(reader, config)
     else:
-        assert absent.tokenizer_of(reader, config) == "tokenizer"
+        assert no_tokenizer.tokenizer_of(reader, config) == "tokenizer"
     assert order == [Path("model"), "trimmed"]

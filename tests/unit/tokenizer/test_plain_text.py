@@ -6,13 +6,13 @@ import importlib.util
 from pathlib import Path
 
 import pytest
+from core_plugin_jinja.plain_text import MARK, PlainText, pieces
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from core.boot import resolve
 from core.frontend.overrides import options_with
-from core.tokenizer.chat_template import ChatTemplate
-from core.tokenizer.plain_text import MARK, PlainText, pieces
+from core_testing.templates import CompiledTemplate
 
 TOOLS_TEMPLATE = """{%- for tool in tools or [] %}{{ tool | tojson }}{% endfor -%}
 {%- for document in documents or [] %}[{{ document.title }}: {{ document.text | trim }}]{% endfor -%}
@@ -52,7 +52,7 @@ def control(tokenizer, ids):
 
 
 def make(tokenizer, source=TOOLS_TEMPLATE):
-    return ChatTemplate(source, tokenizer.special_tokens(), special_texts=tokenizer.special_texts)
+    return CompiledTemplate(source, tokenizer.special_tokens(), special_texts=tokenizer.special_texts)
 
 
 def request(text):
@@ -139,7 +139,7 @@ def test_nothing_clients_write_is_special_in_any_family(families, texts):
     messages = [{"role": "user", "content": text} for text in texts]
     for name in ("byte_level", "sentencepiece_bpe", "metaspace_unigram"):
         tokenizer = families[name]
-        cut = ChatTemplate(source, {}, special_texts=tokenizer.special_texts).pieces(messages)
+        cut = CompiledTemplate(source, {}, special_texts=tokenizer.special_texts).pieces(messages)
         assert "".join(cut) == f"<|im_start|>{''.join(texts)}<|im_end|>".replace(MARK, "\ufffd")
         shown = [tokenizer.token(token).strip() for token in control(tokenizer, encode(tokenizer, cut))]
         assert [text for text in shown if text != "<unk>"] == ["<|im_start|>", "<|im_end|>"], name

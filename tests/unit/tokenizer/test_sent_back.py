@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 from pathlib import Path
 
 import core_plugin_decoder
+import core_plugin_jinja
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -14,11 +16,14 @@ from core.api.errors import RequestError
 from core.boot import resolve
 from core.frontend.conversation import Conversation
 from core.frontend.overrides import options_with
-from core.tokenizer.chat_template import ChatTemplate
 from core_testing import tinymodels
+from core_testing.templates import CompiledTemplate
 
 SPECIAL = {"bos_token": "<s>", "eos_token": "</s>"}
-FOLDERS = (Path(core_plugin_decoder.__file__).parent / "templates", Path(__file__).with_name("templates"))
+FOLDERS = (
+    Path(core_plugin_decoder.__file__).parent / "templates",
+    Path(core_plugin_jinja.__file__).parents[2] / "tests" / "templates",
+)
 FILES = {f"{file.parts[-3]}/{file.stem}": file for folder in FOLDERS for file in sorted(folder.glob("*.jinja"))}
 DEMO, TINY = "demo", "tiny"
 USER = {"role": "user", "content": "How warm is it?"}
@@ -100,7 +105,7 @@ def test_what_agents_send_back_is_rendered_as_empty_text(sources, name):
     if name not in sources:
         pytest.skip("the demo model is not installed")
     source = sources[name]
-    template = ChatTemplate(source, SPECIAL)
+    template = CompiledTemplate(source, SPECIAL)
     most = 1 if "one call at a time" in source else 2
 
     @settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
@@ -108,7 +113,7 @@ def test_what_agents_send_back_is_rendered_as_empty_text(sources, name):
     def check(loop):
         sent, plain = loop
         text = template.render(plain)
-        assert template.render(sent) == template.render(Conversation(messages=sent).messages) == text
+        assert template.render(Conversation(messages=sent).messages) == text
         assert "None" not in text and "null" not in text
         if "tool_calls" in source:  # no call is lost for want of a text beside it
             assert text.count("warmth") == sum(len(message.get("tool_calls", ())) for message in plain)
@@ -135,7 +140,7 @@ def test_who_asks_has_to_say_something(role, fields):
 
 def test_an_answer_goes_on_from_no_text_but_not_from_a_call():
     for source in (tinymodels.CHAT_TEMPLATE, "{% for part in messages[-1].content %}say: {{ part.text }}{% endfor %}"):
-        template = ChatTemplate(source, SPECIAL)
+        template = CompiledTemplate(source, SPECIAL)
 
         def ending(template=template, **fields):
             turns = [USER, {"role": "assistant", **fields}]
@@ -144,3 +149,17 @@ def test_an_answer_goes_on_from_no_text_but_not_from_a_call():
         assert ending(content=None) == ending(content="") == ending(content=[]) == ending(content="x")[:-1]
         with pytest.raises(RequestError, match="no text to go on from"):
             ending(content=None, tool_calls=[{"function": {"name": "f"}}])
+
+
+def test_tool_arguments_are_read_from_json_text():
+    template = CompiledTemplate("{{ messages[0].tool_calls[0].function.arguments | tojson }}", {})
+
+    def render(arguments):
+        calls = [{"function": {"name": "f", "arguments": arguments}}]
+        messages = [{"role": "assistant", "content": None, "tool_calls": calls}]
+        return template.render(Conversation(messages=messages).messages)
+
+    assert render('{"a": "é"}') == render({"a": "é"}) == '{"a": "é"}'
+    assert render(None) == render("") == render(" ") == render("null") == "{}"
+    for broken in ('{"a": ', "[1]", '"a"'):  # the model's own, which it had better see
+        assert json.loads(render(broken)) == {"invalid_arguments": broken}

@@ -7,7 +7,7 @@ import os
 import pytest
 from core_plugin_decoder.chat import NAMES, Templates
 
-from core.tokenizer.chat_template import ChatTemplate
+from core_testing.templates import CompiledTemplate
 
 os.environ.setdefault("USE_TORCH", "0")  # the reference needs none, and importing it is slow
 
@@ -82,8 +82,8 @@ def test_every_format_is_known():
 @pytest.mark.parametrize("name", FORMATS)
 def test_formats(reference, name):
     source = Templates.source(name)
-    template = ChatTemplate(source, SPECIAL)
-    assert template.content_format == "string"
+    template = CompiledTemplate(source, SPECIAL)
+    assert template.template.content_format == "string"
     assert template.render(TALK) == FORMATS[name] == reference(source, TALK, add_generation_prompt=True)
     for messages in (TALK[1:], TALK[1:3]):
         for prompt in (True, False):
@@ -97,8 +97,8 @@ def test_formats(reference, name):
 
 
 def test_formats_with_words_of_their_own_without_a_system_message():
-    assert ChatTemplate(Templates.source("vicuna"), SPECIAL).render(TALK[1:2]) == f"<s>{BOTH}USER: Hi ASSISTANT:"
-    said = ChatTemplate(Templates.source("alpaca"), SPECIAL).render(TALK[1:2])
+    assert CompiledTemplate(Templates.source("vicuna"), SPECIAL).render(TALK[1:2]) == f"<s>{BOTH}USER: Hi ASSISTANT:"
+    said = CompiledTemplate(Templates.source("alpaca"), SPECIAL).render(TALK[1:2])
     assert said == f"<s>{BELOW}### Instruction:\nHi\n\n### Response:\n"
 
 

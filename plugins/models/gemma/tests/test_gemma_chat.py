@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from core_plugin_gemma.chat import Templates
 
-from core.tokenizer.chat_template import ChatTemplate
+from core_testing.templates import CompiledTemplate
 
 TALK = [
     {"role": "system", "content": "Be kind."},
@@ -17,7 +17,7 @@ TALK = [
 
 @pytest.mark.covers("REND-07")
 def test_the_system_message_begins_the_first_turn():
-    template = ChatTemplate(Templates.source("gemma"), {"bos_token": "<bos>"})
+    template = CompiledTemplate(Templates.source("gemma"), {"bos_token": "<bos>"})
     assert template.render(TALK) == (
         "<bos><start_of_turn>user\nBe kind.\n\nHi<end_of_turn>\n<start_of_turn>model\nYes?<end_of_turn>\n"
         "<start_of_turn>user\nBye<end_of_turn>\n<start_of_turn>model\n"
@@ -27,7 +27,7 @@ def test_the_system_message_begins_the_first_turn():
 
 @pytest.mark.covers("REND-07")
 def test_the_fourth_has_turns_of_its_own():
-    template = ChatTemplate(Templates.source("gemma4"), {"bos_token": "<bos>"})
+    template = CompiledTemplate(Templates.source("gemma4"), {"bos_token": "<bos>"})
     talk = [*TALK[:2], {"role": "assistant", "content": "<|channel>thought\nHm<channel|>Yes? "}, TALK[3]]
     system, rest = (
         "<|turn>system\n{}Be kind.<turn|>\n",
@@ -37,7 +37,7 @@ def test_the_fourth_has_turns_of_its_own():
     assert template.render(talk, add_generation_prompt=False) == f"<bos>{system.format('')}{rest}"
     begun = f"<bos>{system.format('<|think|>')}".replace("<|think|>", "<|think|>\n")
     assert template.render(talk, enable_thinking=True) == f"{begun}{rest}<|turn>model\n"
-    closed = ChatTemplate(Templates.source("gemma4-closed"), {"bos_token": "<bos>"})
+    closed = CompiledTemplate(Templates.source("gemma4-closed"), {"bos_token": "<bos>"})
     last = "<bos><|turn>user\nBye<turn|>\n"
     assert closed.render(TALK[3:]) == f"{last}<|turn>model\n<|channel>thought\n<channel|>"
     thinking = closed.render(TALK[3:], enable_thinking=True)

@@ -41,6 +41,7 @@ from core_testing.conformance.samples import (
     RouteSample,
     Sample,
     SourceSample,
+    TemplateSample,
     ToolServerSample,
     TransferSample,
 )
@@ -77,6 +78,7 @@ __all__ = [
     "SourceSample",
     "StandInRuntime",
     "Subject",
+    "TemplateSample",
     "ToolServerSample",
     "TransferSample",
     "Unavailable",

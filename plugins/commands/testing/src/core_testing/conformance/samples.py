@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from core.api.parsers import ParseEvent
+    from core.api.templates import TemplateInput
 
 
 @dataclass(frozen=True)
@@ -172,6 +173,31 @@ class IOSample(Sample):
     others: Sequence[Any] = ()
     model_config: Mapping[str, Any] = field(default_factory=dict)
     labels: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class TemplateSample(Sample):
+    """A conversation and what a chat template makes of it.
+
+    Attributes:
+        source: The template; it shows what users say as they say it.
+        chat: The conversation, with a message of a user whose content is a text.
+        text: The prompt, more than one character long.
+        tokens: Named special tokens.
+        reads: Variables that the template reads, or some of them.
+        refused: Conversations that it refuses.
+        broken: Sources that are none.
+        slow: A source that would take minutes for `chat`; empty where the language has nothing that takes long.
+    """
+
+    source: str
+    chat: TemplateInput
+    text: str
+    tokens: Mapping[str, Any] = field(default_factory=dict)
+    reads: frozenset[str] = frozenset()
+    refused: Sequence[TemplateInput] = ()
+    broken: Sequence[str] = ()
+    slow: str = ""
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,6 @@ _NO_TORCH = (
     "core.frontend",
     "core.plugins",
     "core.server",
-    "core.tokenizer",
 )
 _TORCH = ("core.layers", "core.ops", "core.worker")
 

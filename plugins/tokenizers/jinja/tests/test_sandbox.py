@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.api.errors import CheckpointError, RequestError
-from core.tokenizer.chat_template import ChatTemplate
-from core.tokenizer.meter import RenderTimeoutError, time_limit
+from core.api import RenderTimeoutError, RequestError
+from core_testing.templates import CompiledTemplate
 
 USER = [{"role": "user", "content": "hello"}]
 SECONDS = 0.15
@@ -65,8 +64,8 @@ GREEDY = {
 def refusal(source, **limits):
     """Render; return the refusal and the processor seconds it took."""
     began = time.thread_time()
-    with pytest.raises(RequestError) as caught, time_limit(SECONDS):
-        ChatTemplate(source, {}, **limits).render(USER)
+    with pytest.raises(RequestError) as caught:
+        CompiledTemplate(source, {}, **limits).render(USER, seconds=SECONDS)
     return caught.value, time.thread_time() - began
 
 
@@ -107,31 +106,30 @@ def test_greedy_templates_are_stopped_before_they_grow(name):
     ],
 )
 def test_nothing_but_data_is_within_reach(source):
-    with pytest.raises((RequestError, CheckpointError)):
-        ChatTemplate(source, {}).render(USER)
+    with pytest.raises((RequestError, ValueError)):
+        CompiledTemplate(source, {}).render(USER)
 
 
 def test_time_is_given_by_whoever_asks():
-    template = ChatTemplate("{% for i in range(60000) %}{% endfor %}done", {})
+    template = CompiledTemplate("{% for i in range(60000) %}{% endfor %}done", {})
     assert template.render(USER) == "done"
-    with pytest.raises(RenderTimeoutError), time_limit(0.001):
-        template.render(USER)
+    with pytest.raises(RenderTimeoutError):
+        template.render(USER, seconds=0.001)
     assert template.render(USER) == "done"
 
 
 def test_what_a_request_brings_is_metered_too():
     tools = [{"a": [{"b": number} for number in range(1000)]} for _ in range(100)]
-    template = ChatTemplate("done", {})
-    with pytest.raises(RenderTimeoutError), time_limit(0.002):
-        template.render(USER, tools)
+    template = CompiledTemplate("done", {})
+    with pytest.raises(RenderTimeoutError):
+        template.render(USER, tools, seconds=0.002)
     assert template.render(USER, tools) == "done"
 
 
 def test_sources_are_bounded():
     for source in ("{# " + "x" * 2**20 + " #}", "{{ " + "(" * 5000 + ")" * 5000 + " }}"):
-        with pytest.raises(CheckpointError) as caught:
-            ChatTemplate(source, {})
-        assert caught.value.code == "CORE-M112"
+        with pytest.raises(ValueError):
+            CompiledTemplate(source, {})
 
 
 def test_large_honest_conversations_are_rendered():
@@ -143,14 +141,14 @@ def test_large_honest_conversations_are_rendered():
         "{%- endfor -%}"
     )
     messages = [{"role": "user", "content": f"{number} " + "word " * 200} for number in range(2000)]
-    text = ChatTemplate(source, {}).render(messages)
+    text = CompiledTemplate(source, {}).render(messages)
     assert len(text) > 2_000_000 and text.endswith('"last": true\n}')
 
 
 def test_developers_are_systems_where_a_template_does_not_know_them():
     messages = [{"role": "developer", "content": "be brief"}]
-    assert ChatTemplate("{{ messages[0].role }}", {}).render(messages) == "system"
-    assert ChatTemplate("{# developer #}{{ messages[0].role }}", {}).render(messages) == "developer"
+    assert CompiledTemplate("{{ messages[0].role }}", {}).render(messages) == "system"
+    assert CompiledTemplate("{# developer #}{{ messages[0].role }}", {}).render(messages) == "developer"
 
 
 PARTS = [
@@ -164,9 +162,9 @@ PARTS = [
 @pytest.mark.parametrize(("source", "text"), zip(PARTS, ("<{}>", "{}"), strict=True), ids=["attribute", "variable"])
 def test_templates_that_go_through_parts_get_parts(source, text):
     """Those that ask whether a content is a text get one as it is."""
-    template = ChatTemplate(source, {})
+    template = CompiledTemplate(source, {})
     parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
-    assert template.content_format == "openai"
+    assert template.template.content_format == "openai"
     assert template.render(
         [{"role": "user", "content": parts}, {"role": "user", "content": "c"}]
     ) == "<a><b>" + text.format("c")
@@ -178,10 +176,10 @@ def test_templates_that_go_through_parts_get_parts(source, text):
 def test_the_format_of_contents_can_be_told():
     content = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
     source = "{{ messages[0].content }}"
-    assert ChatTemplate(source, {}).content_format == "string"
-    forced = ChatTemplate(source, {}, content_format="openai")
+    assert CompiledTemplate(source, {}).template.content_format == "string"
+    forced = CompiledTemplate(source, {}, content_format="openai")
     assert forced.render([{"role": "user", "content": content}]) == str(content)
-    assert ChatTemplate(PARTS[1], {}, content_format="string").render([{"role": "user", "content": "c"}]) == "c"
+    assert CompiledTemplate(PARTS[1], {}, content_format="string").render([{"role": "user", "content": "c"}]) == "c"
 
 
 VALUES = st.sampled_from(["n.x", "messages", "messages[0].content", "'ab'", "[1]", "3", "{'a': 1}", "n.y"])
@@ -208,8 +206,7 @@ def test_whatever_is_done_again_and_again_ends(steps):
     source = "{% set n = namespace(x='a', y=[]) %}{% for i in range(40) %}" + body + "{% endfor %}"
     began = time.thread_time()
     try:
-        with time_limit(0.1):
-            text = ChatTemplate(source, {}, max_chars=100_000).render(USER)
+        text = CompiledTemplate(source, {}, max_chars=100_000).render(USER, seconds=0.1)
     except RequestError as error:
         assert error.param == "messages"
     else:

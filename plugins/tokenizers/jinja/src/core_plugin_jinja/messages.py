@@ -1,38 +1,16 @@
-"""Conversations as chat templates expect them: plain data, text content, tool arguments as objects."""
+"""Conversations as chat templates expect them: plain data, and contents in the form that they read."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import orjson
-
-from core.api.errors import RequestError
-from core.tokenizer.meter import spend
+from core.api import RequestError
+from core_plugin_jinja.meter import spend
 
 _REASONING = ("reasoning", "reasoning_content", "thinking")
-_INVALID = "invalid_arguments"
 _MAX_DEPTH = 64
 _CHARS_PER_STEP = 4096
-
-RESERVED_NAMES = frozenset(
-    {
-        "messages",
-        "conversation",
-        "tools",
-        "documents",
-        "add_generation_prompt",
-        "continue_final_message",
-        "add_special_tokens",
-        "truncation",
-        "tokenize",
-        "chat_template",
-        "return_tensors",
-        "return_dict",
-        "self",
-    }
-)
-"""Names that are no free variables of a template: core sets them, or other libraries give them a meaning."""
 
 
 def plain_messages(
@@ -40,8 +18,7 @@ def plain_messages(
 ) -> list[dict[str, Any]]:
     """Return fresh messages that a template may see.
 
-    Every message has a content, empty where there was none; other fields that were null are absent. The arguments of
-    calls are objects.
+    Every message has a content, empty where there was none; other fields that were null are absent.
 
     Args:
         text: What becomes of every text but roles and field names.
@@ -84,23 +61,6 @@ def plain_data(value: Any, text: Callable[[str], str] = str, depth: int = 0) -> 
         if isinstance(value, kind):
             return text(kind.__str__(value)) if kind is str else kind(value)
     raise _refusal(f"messages, tools and template variables must be plain JSON data, not {type(value).__name__}")
-
-
-def call_arguments(arguments: Any) -> Any:
-    """Return the arguments of a call as templates read them: the object that a JSON text spells, `{}` for no text.
-
-    A text that spells no object is a model's own broken call in the history. It becomes the only field of an object,
-    since many templates go through the fields.
-    """
-    found = arguments
-    if isinstance(arguments, str):
-        try:
-            found = orjson.loads(arguments.strip() or "{}")
-        except orjson.JSONDecodeError:
-            found = arguments
-        if not isinstance(found, dict | None):
-            found = {_INVALID: arguments}
-    return {} if found is None else found
 
 
 def _message(index: int, message: Any, text: Callable[[str], str], parts: bool, texts: bool) -> dict[str, Any]:
@@ -150,8 +110,7 @@ def _call(index: int, call: Any) -> Mapping[str, Any]:
     function = call.get("function")
     if not isinstance(function, Mapping):
         return _present(call)
-    arguments = call_arguments(function.get("arguments"))
-    return {**_present(call), "function": {**_present(function), "arguments": arguments}}
+    return {**_present(call), "function": _present(function)}
 
 
 def _refusal(message: str) -> RequestError:

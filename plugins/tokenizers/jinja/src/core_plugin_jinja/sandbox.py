@@ -19,7 +19,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 from jinja2.visitor import NodeTransformer
 
-from core.tokenizer.meter import spend
+from core_plugin_jinja.meter import spend
 
 _MAX_REPEAT = 2**20
 _MAX_CHARS = 2**24

@@ -7,16 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from core.api.errors import RequestError
-
-RENDER_SECONDS = 5.0
-"""Processor time that one rendering may take."""
+from core.api import RenderTimeoutError
 
 _STEPS_PER_LOOK = 64
-
-
-class RenderTimeoutError(RequestError):
-    """A template took longer than it may."""
 
 
 class Meter:
@@ -41,24 +34,13 @@ class Meter:
                 )
 
 
-_limit: ContextVar[float] = ContextVar("core_render_limit", default=RENDER_SECONDS)
 _meter: ContextVar[Meter | None] = ContextVar("core_render_meter", default=None)
 
 
 @contextmanager
-def time_limit(seconds: float) -> Iterator[None]:
-    """Give renderings inside less time than they usually have."""
-    token = _limit.set(seconds)
-    try:
-        yield
-    finally:
-        _limit.reset(token)
-
-
-@contextmanager
-def metered() -> Iterator[None]:
+def metered(seconds: float) -> Iterator[None]:
     """Meter everything that templates do inside."""
-    token = _meter.set(Meter(_limit.get()))
+    token = _meter.set(Meter(seconds))
     try:
         yield
     finally:
