@@ -30,8 +30,6 @@ LATENT_LAYER = Contract(
 )
 PICKER = Contract("core.api.attention:Picker", ("core.api.attention:AfterLoad",))
 COMPRESSED_LAYER = Contract("core.api.attention:CompressedLayer", ("core.api.attention:AfterLoad",))
-COMPILED_GRAMMAR = Contract("core.api.structured:CompiledGrammar")
-GRAMMAR_MATCHER = Contract("core.api.structured:GrammarMatcher")
 OUTPUT_PARSER = Contract("core.api.parsers:OutputParser")
 TOOL_SESSION = Contract("core.api.tool_servers:ToolSession")
 GRAPH = Contract("core.api.facets:Graph")

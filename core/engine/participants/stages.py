@@ -26,6 +26,9 @@ MOST_STATS = 64
 FALLBACKS: Mapping[str, Any] = {"supply": 0, "place": False, "pending": False, "settle": {}, "calls": {}, "stats": {}}
 """What stands for the answer of a plugin's moment that raised; None for all others."""
 
+NEEDED = frozenset({"run", "leave", "drafts", "plan", "late", "collect", "settle", "finish", "reset"})
+"""Moments of a constraining participant after whose failure rows could get tokens that they may not have."""
+
 
 class Stages:
     """What the scheduler, the settler and the loop call at each moment, in the order of the participants.
@@ -33,11 +36,19 @@ class Stages:
     Args:
         faults: By name of a participant, what accounts for the exceptions of its plugin. Those of a participant
             without an entry are not caught here.
+        constraining: Names of those that rows need in order to get no other tokens than they may have: what their
+            plugins raise is accounted for and not passed over.
     """
 
-    def __init__(self, participants: Sequence[Participant] = (), faults: Mapping[str, Faults] | None = None) -> None:
+    def __init__(
+        self,
+        participants: Sequence[Participant] = (),
+        faults: Mapping[str, Faults] | None = None,
+        constraining: frozenset[str] = frozenset(),
+    ) -> None:
         self.participants = tuple(participants)
         self._faults = dict(faults or {})
+        self._constraining = constraining
         self._ordered: dict[str, list[int]] = {}  # blocks that plugins are to fill with the plan that follows, by name
         self.arrive = self._bound("arrive")
         self.admit = self._bound("admit")
@@ -142,7 +153,8 @@ class Stages:
             "finished": _finished_part,
         }
         held = partial(typed[moment], participant, method) if moment in typed else method
-        return guarded_moment(held, moment, faults)
+        needed = moment in NEEDED and participant.name in self._constraining
+        return guarded_moment(held, moment, faults, needed=needed)
 
     def _placed(self, participant: Participant, method: Callable[..., Any], request: Any, refs: Any) -> bool:
         """Let a plugin order blocks, and remember which: they are lost if it loses sight of them."""
@@ -168,8 +180,14 @@ class Stages:
             raise
 
 
-def guarded_moment(method: Callable[..., Any], moment: str, faults: Faults) -> Callable[..., Any]:
-    """Return a moment of a plugin whose exceptions are accounted for; what is about one request ends that alone."""
+def guarded_moment(
+    method: Callable[..., Any], moment: str, faults: Faults, *, needed: bool = False
+) -> Callable[..., Any]:
+    """Return a moment of a plugin whose exceptions are accounted for; what is about one request ends that alone.
+
+    Args:
+        needed: Nothing goes on without it: what it raises is raised as `PluginError` CORE-P108.
+    """
     fallback = FALLBACKS.get(moment)
     checked: Callable[..., Any] = _CHECKED.get(moment, _as_it_is)
 
@@ -183,8 +201,8 @@ def guarded_moment(method: Callable[..., Any], moment: str, faults: Faults) -> C
                 faults.raised(f"{moment}()", error)
                 raise ValueError(f"CORE-P108 {faults.owner}: {moment}() raised {describe(error)}") from error
             faults.raised(f"{moment}()", error)
-            if moment == "late":
-                raise PluginError("CORE-P108", f"{faults.owner}: late() raised {describe(error)}.") from error
+            if needed or moment == "late":
+                raise PluginError("CORE-P108", f"{faults.owner}: {moment}() raised {describe(error)}.") from error
             return fallback
 
     return called
