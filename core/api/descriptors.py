@@ -510,9 +510,8 @@ class ParticipantSpec(Descriptor):
             that have a `Kind.context`: `core.structured_output`.
         settings: Options of the engine (`core config`, sections `scheduler` and `structured`) that its engine half goes
             by, as `grammar_timeout`; their values are `EngineSetup.settings`.
-        constrains: Its halves say which tokens rows may have, so that no step may go on without it: what its engine
-            half raises is not passed over, but ends what it was raised in, as an error of core's own does. What
-            `arrive` and `admit` raise ends that request alone, as of all participants.
+        constrains: Its halves say which tokens rows may have, so that no step may go on without it: where another's
+            engine half would be passed over, the requests of the step that it failed at end with CORE-P108.
     """
 
     group: ClassVar[str] = "core.participants"

@@ -60,7 +60,7 @@ def engine_stages(setup: Setup) -> Stages:
         driven = DrivenPlugins(setup.config, setup.active, tokenizer)
     for planned, spec in own:
         participants.append(_own(setup, planned, spec, driven, tokenizer))
-        instead = "nothing goes on without it" if spec.constrains else "the step goes on without it"
+        instead = "the requests of its step end" if spec.constrains else "the step goes on without it"
         faults[planned.name] = setup.faults(planned, instead, False)
     names = [participant.name for participant in participants]
     for name in {name for name in names if names.count(name) > 1}:

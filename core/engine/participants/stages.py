@@ -26,8 +26,8 @@ MOST_STATS = 64
 FALLBACKS: Mapping[str, Any] = {"supply": 0, "place": False, "pending": False, "settle": {}, "calls": {}, "stats": {}}
 """What stands for the answer of a plugin's moment that raised; None for all others."""
 
-NEEDED = frozenset({"run", "leave", "drafts", "plan", "late", "collect", "settle", "finish", "reset"})
-"""Moments of a constraining participant after whose failure rows could get tokens that they may not have."""
+Instead = Callable[..., Any]
+"""What answers in place of a moment that failed: called with the `PluginError` and the moment's arguments."""
 
 
 class Stages:
@@ -36,8 +36,8 @@ class Stages:
     Args:
         faults: By name of a participant, what accounts for the exceptions of its plugin. Those of a participant
             without an entry are not caught here.
-        constraining: Names of those that rows need in order to get no other tokens than they may have: what their
-            plugins raise is accounted for and not passed over.
+        constraining: Names of those without which rows could get tokens that they may not have: no step whose plan or
+            tokens one of them failed at goes on, its requests end.
     """
 
     def __init__(
@@ -49,6 +49,7 @@ class Stages:
         self.participants = tuple(participants)
         self._faults = dict(faults or {})
         self._constraining = constraining
+        self._unfit: PluginError | None = None
         self._ordered: dict[str, list[int]] = {}  # blocks that plugins are to fill with the plan that follows, by name
         self.arrive = self._bound("arrive")
         self.admit = self._bound("admit")
@@ -96,6 +97,11 @@ class Stages:
         """
         parts = {name: self._late[name](plan, alive) for name in plan.late}
         return {name: part for name, part in parts.items() if part is not None}
+
+    def take_unfit(self) -> PluginError | None:
+        """Return why the step that was planned last may not run: a constraining participant failed at it."""
+        unfit, self._unfit = self._unfit, None
+        return unfit
 
     def close(self) -> None:
         """Close all of them, whatever one of them raises."""
@@ -153,8 +159,18 @@ class Stages:
             "finished": _finished_part,
         }
         held = partial(typed[moment], participant, method) if moment in typed else method
-        needed = moment in NEEDED and participant.name in self._constraining
-        return guarded_moment(held, moment, faults, needed=needed)
+        constraining = participant.name in self._constraining
+        return guarded_moment(held, moment, faults, self._instead.get(moment) if constraining else None)
+
+    @property
+    def _instead(self) -> Mapping[str, Instead]:
+        """What follows where a constraining participant fails."""
+        before = dict.fromkeys(("run", "leave", "drafts", "plan", "reset"), self._stop)
+        return {**before, "collect": _spoil, "settle": _end_all}
+
+    def _stop(self, error: PluginError, *_: Any) -> None:
+        """Let the step that is being planned, or is next, not run."""
+        self._unfit = self._unfit or error
 
     def _placed(self, participant: Participant, method: Callable[..., Any], request: Any, refs: Any) -> bool:
         """Let a plugin order blocks, and remember which: they are lost if it loses sight of them."""
@@ -181,12 +197,12 @@ class Stages:
 
 
 def guarded_moment(
-    method: Callable[..., Any], moment: str, faults: Faults, *, needed: bool = False
+    method: Callable[..., Any], moment: str, faults: Faults, instead: Instead | None = None
 ) -> Callable[..., Any]:
     """Return a moment of a plugin whose exceptions are accounted for; what is about one request ends that alone.
 
     Args:
-        needed: Nothing goes on without it: what it raises is raised as `PluginError` CORE-P108.
+        instead: Called with what was raised, as CORE-P108, and the arguments, for the answer; None: see `FALLBACKS`.
     """
     fallback = FALLBACKS.get(moment)
     checked: Callable[..., Any] = _CHECKED.get(moment, _as_it_is)
@@ -201,9 +217,10 @@ def guarded_moment(
                 faults.raised(f"{moment}()", error)
                 raise ValueError(f"CORE-P108 {faults.owner}: {moment}() raised {describe(error)}") from error
             faults.raised(f"{moment}()", error)
-            if needed or moment == "late":
-                raise PluginError("CORE-P108", f"{faults.owner}: {moment}() raised {describe(error)}.") from error
-            return fallback
+            told = PluginError("CORE-P108", f"{faults.owner}: {moment}() raised {describe(error)}.")
+            if moment == "late":
+                raise told from error
+            return fallback if instead is None else instead(told, *arguments)
 
     return called
 
@@ -220,6 +237,15 @@ def _finished_part(participant: Participant, method: Callable[..., Any], request
     if part is not None:
         require_kind(part, participant.parts.finished, participant.name)
     return part
+
+
+def _spoil(error: PluginError, plan: StepPlan, result: StepResult) -> None:
+    result.errors.update(dict.fromkeys(range(len(plan.rows)), f"{error.code} {error.message}"))
+
+
+def _end_all(error: PluginError, requests: Sequence[StagedRequest | None], tokens: np.ndarray) -> Mapping[int, str]:
+    there = [index for index, request in enumerate(requests) if request is not None]
+    return dict.fromkeys(there, f"{error.code} {error.message}")
 
 
 def _as_it_is(value: Any, *_: Any) -> Any:

@@ -150,14 +150,14 @@ class StructuredParticipant(Participant):
 
     def finish(self, request: StagedRequest) -> None:
         """Forget the request."""
+        row = self._row_of.pop(request.handle, None)
+        if row is not None:
+            del self._rows[row]  # first of all: its next request has another grammar, or none
+        self._ready.pop(request.handle, None)
         self._compiling.pop(request.handle, None)
         job = self._jobs.pop(request.handle, None)
         if job is not None:
             self._pool.release(job)
-        self._ready.pop(request.handle, None)
-        row = self._row_of.pop(request.handle, None)
-        if row is not None:
-            del self._rows[row]
 
     def close(self) -> None:
         """Stop compiling."""
