@@ -12,6 +12,9 @@ from core.plugins.foundation import device_reason
 from core.plugins.kinds import PARTICIPANT
 from core.plugins.select import Selector
 
+HONOURED = frozenset({"grammar", "thinking_token_budget"})
+"""Fields of `SamplingParams` that core leaves to participants."""
+
 
 def choose_participants(selector: Selector, asks: Sequence[str], device: str, task: str) -> list[Candidate]:
     """Return the participants: automatic ones that can take part, by name, and then those of `asks` in their order.
