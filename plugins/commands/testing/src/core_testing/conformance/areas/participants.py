@@ -16,7 +16,8 @@ from core.api.wire import unpack_array
 from core.config.resolved import Options
 from core.engine.assembly import settings_of
 from core.engine.driven import DRIVEN
-from core.engine.participants.stages import MOST_STATS, counted
+from core.engine.participants.moments import counted
+from core.engine.participants.stages import MOST_STATS
 from core.plugins.contracts import check_contract
 from core.plugins.participants import HONOURED
 from core.plugins.plan import PlannedPlugin
