@@ -12,7 +12,6 @@ from typing import Any
 
 from core.api.descriptors import (
     KVConnectorSpec,
-    ParticipantSpec,
     PlatformSpec,
     QuantSpec,
     RouteSpec,
@@ -42,7 +41,6 @@ from core.plugins.kinds import (
     HOOKS_GROUP,
     KV_CONNECTOR,
     LOGITS,
-    PARTICIPANT,
     ROUTE,
     SCHEDULER,
     STAT_SINK,
@@ -55,6 +53,7 @@ from core.plugins.lock import differences, read_lock
 from core.plugins.options import checked_options, given_options, settled_options, unused_options
 from core.plugins.overrides import described, doubts, overridden
 from core.plugins.parsers import FormatFacts, choose_parsers
+from core.plugins.participants import choose_participants
 from core.plugins.patching import AppliedPatch, apply_patches
 from core.plugins.plan import PlannedPlugin, PluginPlan
 from core.plugins.platforms import choose_platform
@@ -244,15 +243,11 @@ class Resolver:
                 "the model keeps recurrent states, which blocks do not hold" if base.shape.recurrent else None,
             )
 
-        def runs_here(candidate: Candidate) -> Verdict:
-            return Verdict.of(device_reason(device, candidate.spec(ParticipantSpec).devices))
-
         facts = FormatFacts.of(base.checkpoint.path) if select.tool_parser or select.reasoning_parser else FormatFacts()
         chosen = choose_parsers(self.selector, select.tool_parser, select.reasoning_parser, facts)
         for name in select.kv_connector:
             chosen.append(self.selector.choose(KV_CONNECTOR, name, check=moves_blocks, subject=device))
-        for name in select.participant:
-            chosen.append(self.selector.choose(PARTICIPANT, name, check=runs_here, subject=device))
+        chosen += choose_participants(self.selector, select.participant, device, task.name)
         if select.weight_transfer:
             chosen.append(self.selector.choose(WEIGHT_TRANSFER, select.weight_transfer))
         if select.weight_store:

@@ -110,7 +110,7 @@ if TYPE_CHECKING:
     from core.api.io_processors import IOContext, IOOutput, IOProcessor, IOPrompts, IORequest
     from core.api.kept import KeptModel, LocalModels
     from core.api.kernels import OPS, DimRule, KernelRequest
-    from core.api.kinds import Chosen, Contract, Kind
+    from core.api.kinds import Chosen, Contract, Fit, Kind, load_chosen
     from core.api.kvspecs import KVManager, KVSpec
     from core.api.layers import LayerBuilder, StepInputs
     from core.api.logits import LogitsContext, LogitsProcessor
@@ -278,7 +278,7 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
         "io_processors": "IOContext IOOutput IOProcessor IOPrompts IORequest",
         "kept": "KeptModel LocalModels",
         "kernels": "DimRule KernelRequest OPS",
-        "kinds": "Chosen Contract Kind",
+        "kinds": "Chosen Contract Fit Kind load_chosen",
         "kvspecs": "KVManager KVSpec",
         "layers": "LayerBuilder StepInputs",
         "logits": "LogitsContext LogitsProcessor",
@@ -396,7 +396,9 @@ __all__ = [
     "BodyPart",
     "Chosen",
     "Contract",
+    "Fit",
     "Kind",
+    "load_chosen",
     "API_VERSIONS",
     "Access",
     "AdmissionPolicy",

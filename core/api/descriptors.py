@@ -528,6 +528,16 @@ class ParticipantSpec(Descriptor):
         args: Names of a request's `extra_args` that its halves read; others are refused if no plugin reads them.
         taps: What its worker half reads of forward passes (`WorkerSetup.taps`): `experts`, the ids of each token's
             experts. A model without such layers is refused at the start.
+        automatic: It takes part wherever it is installed and can; others do where `--participant` names them.
+        tasks: Tasks of engines that it takes part in (`generate`, `pool`); `*` means any.
+        honours: Fields of `SamplingParams` that core leaves to participants (`grammar`, `thinking_token_budget`) and
+            that this one carries out. A request with one that no participant honours is refused.
+        drives: Kinds of core's whose chosen plugins are its engine half's to call (`EngineSetup.chosen`), of those
+            that have a `Kind.context`: `core.structured_output`.
+        settings: Options of the engine (`core config`, sections `scheduler` and `structured`) that its engine half goes
+            by, as `grammar_timeout`; their values are `EngineSetup.settings`.
+        constrains: Its halves say which tokens rows may have, so that no step may go on without it: where another's
+            engine half would be passed over, the requests of the step that it failed at end with CORE-P108.
     """
 
     group: ClassVar[str] = "core.participants"
@@ -538,6 +548,12 @@ class ParticipantSpec(Descriptor):
     devices: frozenset[str] = frozenset({"*"})
     args: tuple[str, ...] = ()
     taps: tuple[str, ...] = ()
+    automatic: bool = False
+    tasks: frozenset[str] = frozenset({"*"})
+    honours: tuple[str, ...] = ()
+    drives: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
+    constrains: bool = False
 
 
 DESCRIPTORS: dict[str, type[Descriptor]] = {kind.group: kind for kind in Descriptor.__subclasses__()}

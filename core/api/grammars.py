@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from core.api.errors import RequestError
 from core.api.structured import MAX_CHOICES
+
+if TYPE_CHECKING:
+    import numpy as np
 
 MAX_GRAMMAR_CHARS = 2**20
 MAX_DEPTH = 100
@@ -71,6 +74,16 @@ class Grammar(msgspec.Struct, frozen=True, omit_defaults=True):
     def replace(self, **changes: Any) -> Grammar:
         """Return a copy with `changes`."""
         return msgspec.structs.replace(self, **changes)
+
+
+def last_place(ids: np.ndarray, part: Sequence[int]) -> int:
+    """Return where `part` stands in `ids (n,)` for the last time; -1 if it does not."""
+    if not part or len(ids) < len(part):
+        return -1
+    for place in (ids[: len(ids) - len(part) + 1] == part[0]).nonzero()[0][::-1].tolist():
+        if ids[place : place + len(part)].tolist() == list(part):
+            return int(place)
+    return -1
 
 
 def structured_output(fields: Mapping[str, Any], *, param: str = "structured_outputs") -> Grammar | None:

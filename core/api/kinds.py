@@ -7,10 +7,11 @@ before it is needed. Provisional.
 
 from __future__ import annotations
 
+import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from core.api.descriptors import Descriptor
@@ -19,6 +20,8 @@ Tier = Literal["stable", "provisional"]
 """How firm a kind is."""
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,8 @@ class Kind:
         calls: Field of the descriptor -> the arguments that the function which it names is called with.
         names: Fields of the descriptor that name further objects, which have no contract.
         torch_free: Fields of the descriptor whose objects are imported in processes that have no torch.
+        context: Of a kind of core's whose plugins participants drive (`ParticipantSpec.drives`): path of what an object
+            is made with, called with `vocab_size`, `tokenizer` and `options`; empty: core alone binds its plugins.
         template: Folder of templates for `core plugins new`, as `package:folder`; empty: there is none.
         checks: Modules of the conformance kit with the kind's `CHECKS`; one without a dot is an area of core's kit.
     """
@@ -83,6 +88,7 @@ class Kind:
     calls: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: _NOTHING)
     names: tuple[str, ...] = ()
     torch_free: tuple[str, ...] = ()
+    context: str = ""
     template: str = ""
     checks: tuple[str, ...] = ()
 
@@ -114,27 +120,63 @@ class Kind:
         return self.first_api <= api <= self.api
 
 
+class Fit(Protocol):
+    """Holds what a plugin handed out against a contract, once for a type."""
+
+    def __call__(self, what: str, value: T, contract: Contract) -> T:
+        """Return an object that fits; `what` is the method that handed it out.
+
+        Raises:
+            PluginError: CORE-P160 with the plugin, and every method that is missing or cannot be called.
+        """
+        ...
+
+
+def _unseen(what: str, value: T, contract: Contract) -> T:
+    return value
+
+
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A plugin that takes part, of a kind that a plugin defines.
+    """A plugin that takes part: of a kind that a plugin defines, or of one of core's that its asker drives.
 
     Attributes:
         name: Its name, which users type.
         owner: Name, distribution and version, for messages.
         spec: Its descriptor.
-        value: An object of its implementation, made with its options where it has some.
+        value: An object of its implementation, made with its options where it has some; of a kind with a
+            `Kind.context`, with that.
+        fit: Holds what `value` hands out against a contract.
     """
 
     name: str
     owner: str
     spec: Descriptor
     value: Any
+    fit: Fit = field(default=_unseen, repr=False, compare=False)
 
 
-AskChosen = Callable[[Kind], Sequence[Chosen]]
-"""Returns the chosen plugins of a kind that a plugin defines, in order; `PluginError` for a kind of core's."""
+AskChosen = Callable[[Kind | str], Sequence[Chosen]]
+"""Returns the chosen plugins of a kind (or of the group of one), in order: of one that a plugin defines, or that the
+asker's descriptor says it drives. `PluginError` CORE-P132 for any other kind of core's."""
 
 
-def nobody(_: Kind) -> Sequence[Chosen]:
+def nobody(_: Kind | str) -> Sequence[Chosen]:
     """Return no plugin: what is asked where nothing is chosen."""
     return ()
+
+
+def unwritten(chosen: Chosen) -> str:
+    """Raise `LookupError`: there is no engine here whose plugin another process could load."""
+    raise LookupError(f"there is no engine here that '{chosen.name}' is chosen for")
+
+
+def load_chosen(text: str) -> Chosen:
+    """Return the plugin that another process wrote with `EngineSetup.dumps`, made in this one.
+
+    Nothing else of the plan is loaded, except what reads the checkpoint where a tokenizer is needed, which is read at
+    once. This process is to have the same plugins installed.
+    """
+    name, _, content = text.rstrip("\n").partition(" ")
+    chosen: Chosen = pkgutil.resolve_name(name)(content)
+    return chosen

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from core.api.kinds import AskChosen, nobody
+from core.api.kinds import AskChosen, Chosen, nobody, unwritten
 from core.api.layers import StepInputs
 
 if TYPE_CHECKING:
@@ -158,7 +158,12 @@ class EngineSetup:
         overlap_depth: Steps that may be in flight when one is settled.
         tokenizer: Returns the model's tokenizer.
         cached_tokens: Returns how many leading tokens of a waiting request the prefix cache holds now.
-        chosen: Returns the chosen plugins of a kind that a plugin defines, each as an object made in this process.
+        chosen: Returns the chosen plugins of a kind that a plugin defines, or that the descriptor says it `drives`,
+            each as an object made in this process.
+        settings: Values of the engine's options that the descriptor names.
+        dumps: Returns one of the chosen plugins as one line of text, for `load_chosen` in a process of the
+            participant's own. It holds the configuration of the engine, secrets included: it is for a pipe, and for
+            nothing that others read.
     """
 
     name: str
@@ -172,6 +177,8 @@ class EngineSetup:
     tokenizer: Callable[[], Tokenizer]
     cached_tokens: Callable[[StagedRequest], int]
     chosen: AskChosen = nobody
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    dumps: Callable[[Chosen], str] = unwritten
 
 
 class Participant:

@@ -192,8 +192,8 @@ class EngineClient(Protocol):
         healthy: Whether the engine lives and moves on.
         created: When the server was started, in seconds since 1970.
         abilities: What can be asked for: of `complete`, `chat`, `tools`, `thinking`, `switched_thinking` (as far as is
-            known the chat template lets a request switch it off), `bounded_thinking` (it is known where the model
-            thinks), and the tasks of models that give vectors (`embed`, `classify`, ...).
+            known the chat template lets a request switch it off), `bounded_thinking` (a budget ends it, since it is
+            known where the model thinks), and the tasks of models that give vectors (`embed`, `classify`, ...).
         facts: What is known of the checkpoint, of `architecture`, `format`, `quantization`, `dtype`, `num_bytes`.
         template_variables: Names in `template_args` that have an effect, `tools` and `documents` among them; None where
             nobody knows.

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from core.api.descriptors import DrafterSpec, ParticipantSpec
 from core.api.errors import PluginError
 from core.api.participants import EngineSetup, Participant, StagedRequest
 from core.api.steps import WorkerInfo
-from core.config.resolved import EngineConfig
-from core.engine.participants.compiling.setup import structured_participant
+from core.api.tokenizer import Tokenizer
+from core.config.fields import SECRETS
+from core.config.resolved import EngineConfig, Options
+from core.engine.driven import DRIVEN, DrivenPlugins, tokenizer_of
 from core.engine.participants.connectors import ConnectorParticipant
 from core.engine.participants.drafts import DraftsParticipant
 from core.engine.participants.stages import Stages
@@ -23,8 +23,11 @@ from core.plugins.faults import Faults
 from core.plugins.plan import PlannedPlugin
 
 CONNECTORS, PARTICIPANTS, DRAFTERS = "core.kv_connectors", "core.participants", "core.drafters"
-BOUND = (CONNECTORS, PARTICIPANTS, "core.structured_output")
+BOUND = (CONNECTORS, PARTICIPANTS, *DRIVEN)
 """Kinds of which participants are made in the engine's process."""
+
+SECTIONS = ("scheduler", "structured")
+"""Sections of options that participants may go by."""
 
 
 @dataclass(frozen=True)
@@ -50,11 +53,15 @@ def engine_stages(setup: Setup) -> Stages:
     faults: dict[str, Faults] = {}
     participants = _connectors(setup)
     if setup.task.decodes:
-        participants.append(structured_participant(setup.config, setup.active))
         participants += _drafters(setup)
-    for planned, spec, _ in setup.active.impls(PARTICIPANTS):
-        participants.append(_own(setup, planned, cast(ParticipantSpec, spec)))
-        faults[planned.name] = setup.faults(planned, "the step goes on without it", False)
+    own = [(planned, cast(ParticipantSpec, spec)) for planned, spec, _ in setup.active.impls(PARTICIPANTS)]
+    if own:
+        tokenizer = tokenizer_of(setup.config, setup.active)
+        driven = DrivenPlugins(setup.config, setup.active, tokenizer)
+    for planned, spec in own:
+        participants.append(_own(setup, planned, spec, driven, tokenizer))
+        instead = "the requests of its step end" if spec.constrains else "the step goes on without it"
+        faults[planned.name] = setup.faults(planned, instead, False)
     names = [participant.name for participant in participants]
     for name in {name for name in names if names.count(name) > 1}:
         raise PluginError("CORE-P181", f"two participants are called '{name}': their parts could not be told apart.")
@@ -63,7 +70,7 @@ def engine_stages(setup: Setup) -> Stages:
             f"a participant is called '{setup.task.name}' like the engine's task: their parts could not be told apart."
         )
         raise PluginError("CORE-P182", text)
-    return Stages(participants, faults)
+    return Stages(participants, faults, frozenset(planned.name for planned, spec in own if spec.constrains))
 
 
 def _connectors(setup: Setup) -> list[Participant]:
@@ -91,10 +98,15 @@ def _drafters(setup: Setup) -> list[Participant]:
     ]
 
 
-def _own(setup: Setup, planned: PlannedPlugin, spec: ParticipantSpec) -> Participant:
+def _own(
+    setup: Setup,
+    planned: PlannedPlugin,
+    spec: ParticipantSpec,
+    driven: DrivenPlugins,
+    tokenizer: Callable[[], Tokenizer],
+) -> Participant:
     """Make the engine half of a plugin."""
     config, active = setup.config, setup.active
-    path = Path(config.checkpoint.path)
     given = EngineSetup(
         name=planned.name,
         options=planned.options,
@@ -104,12 +116,27 @@ def _own(setup: Setup, planned: PlannedPlugin, spec: ParticipantSpec) -> Partici
         max_model_len=config.max_model_len,
         vocab_size=config.shape.vocab_size,
         overlap_depth=config.options.scheduler.overlap_depth,
-        tokenizer=cache(lambda: active.new_of("core.weight_loaders").tokenizer(path)),
+        tokenizer=tokenizer,
         cached_tokens=setup.cached_tokens,
-        chosen=active.chosen,
+        chosen=driven.asked_by(planned, spec),
+        settings=settings_of(config.options, planned, spec.settings),
+        dumps=driven.dumps,
     )
     made: Participant = active.make(planned, given)
     made.name = planned.name
     if spec.parts is not None:
         made.parts = active.load(planned, spec.parts)
     return made
+
+
+def settings_of(options: Options, planned: PlannedPlugin, names: tuple[str, ...]) -> Mapping[str, Any]:
+    """Return the values of options that a participant names. Raises `PluginError` CORE-P132 for one it cannot have."""
+    found: dict[str, Any] = {}
+    for name in names:
+        sections = [one for one in SECTIONS if name in type(getattr(options, one)).model_fields]
+        if not sections or f"{sections[0]}.{name}" in SECRETS:
+            raise PluginError(
+                "CORE-P132", f"participant {planned.owner} cannot have the setting {name!r} of the engine."
+            )
+        found[name] = getattr(getattr(options, sections[0]), name)
+    return found

@@ -125,7 +125,8 @@ class EngineLoop:
             return False
         self.working = True
         try:
-            pending = self._submit(step.plan)
+            unfit = self.scheduler.stages.take_unfit()
+            pending = self._submit(step.plan) if unfit is None else _FailedLaunch(unfit)
         except Exception as error:
             pending = _FailedLaunch(error)
         self.working = False

@@ -26,12 +26,14 @@ class FrontHalves:
 
     Attributes:
         args: Names of `extra_args` that a participant reads.
+        honoured: Fields of `SamplingParams` that a participant carries out, of those that core leaves to them.
     """
 
     def __init__(self, active: ActivePlugins | None) -> None:
         self._halves: list[tuple[PlannedPlugin, FrontParticipant, Faults]] = []
         specs = [] if active is None else [(one, cast(ParticipantSpec, spec)) for one, spec in active.specs(GROUP)]
         self.args = frozenset(name for _, spec in specs for name in spec.args)
+        self.honoured = frozenset(name for _, spec in specs for name in spec.honours)
         for planned, spec in specs:
             if active is None or spec.front_impl is None:
                 continue

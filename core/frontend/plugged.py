@@ -20,6 +20,7 @@ from core.frontend.templating import Templating
 from core.plugins.boot import ActivePlugins, enter
 from core.plugins.faults import Faults
 from core.plugins.kinds import KINDS
+from core.plugins.known import Table
 from core.plugins.plan import PluginPlan
 
 ARGUMENTS, GRAMMARS, SINKS = "core.logits", "core.structured_output", "core.stat_sinks"
@@ -34,7 +35,7 @@ class FrontPlugins:
     Attributes:
         sinks: Receivers of figures.
         fields: Sampling parameters that logits processors declare, by name.
-        grammars: Kinds of grammar that a backend compiles.
+        grammars: Kinds of grammar that a backend compiles; none where no participant holds rows to grammars.
         halves: Front halves of participants.
         templating: The template engine; None if the plan has none.
     """
@@ -53,7 +54,8 @@ class FrontPlugins:
         self.fields: Mapping[str, SamplingField] = {one.name: one for spec in logits for one in spec.fields}
         self._arguments = frozenset(name for spec in logits for name in spec.args) | self.halves.args
         self._checks = _checks(active) if active else []
-        backends = [cast(StructuredOutputSpec, spec) for _, spec in active.specs(GRAMMARS)] if active else []
+        held = active is not None and "grammar" in self.halves.honoured
+        backends = [cast(StructuredOutputSpec, spec) for _, spec in active.specs(GRAMMARS)] if active and held else []
         self.grammars = frozenset[str]().union(*(spec.grammars for spec in backends))
 
     def io_processor(self, context: IOContext) -> tuple[IOProcessor, str] | None:
@@ -69,11 +71,16 @@ class FrontPlugins:
         return None
 
     def check(self, params: SamplingParams) -> None:
-        """Refuse arguments that no plugin reads or that one cannot use. Raises `RequestError`."""
+        """Refuse what no plugin carries out or reads, and what one cannot use. Raises `RequestError`."""
         if params.extra_args:
             self._check_arguments(params.extra_args)
+        if params.thinking_token_budget is not None:
+            self._require_honoured("thinking_token_budget", "thinking_token_budget")
         grammar = params.grammar
-        if grammar is not None and grammar.kind not in self.grammars:
+        if grammar is None:
+            return
+        self._require_honoured("grammar", grammar.param)
+        if grammar.kind not in self.grammars:
             known = f"supported: {', '.join(sorted(self.grammars))}" if self.grammars else "start with a backend"
             text = f"grammars of kind '{grammar.kind:.40}' are not supported here; {known}"
             raise RequestError(text, param=grammar.param, code="unsupported_parameter")
@@ -93,6 +100,13 @@ class FrontPlugins:
         if isinstance(answer, Reject):
             raise RequestError(answer.message, code=answer.code, status=answer.status)
         return cast(SamplingParams, answer.params), answer.priority
+
+    def _require_honoured(self, field: str, param: str) -> None:
+        """Refuse a field that core leaves to participants and that none here carries out. Raises `RequestError`."""
+        if field not in self.halves.honoured:
+            known = " or ".join(f"{row.dist} (`pip install {row.dist}`)" for row in Table.read().honouring(field))
+            text = f"{param}: no participant here carries out '{field}'; {known} does, unless it is disabled"
+            raise RequestError(text, param=param, code="unsupported_parameter")
 
     def _check_arguments(self, given: Mapping[str, Any]) -> None:
         for name in self.fields.keys() & given.keys():

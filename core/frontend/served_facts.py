@@ -35,6 +35,11 @@ class ServedFacts:
         return self.model.plugins.grammars
 
     @property
+    def honoured(self) -> frozenset[str]:
+        """Fields of `SamplingParams` that participants of the engine carry out, of those that core leaves to them."""
+        return self.model.plugins.halves.honoured
+
+    @property
     def plugin_fields(self) -> Mapping[str, SamplingField]:
         """Sampling parameters that plugins of the engine declare, by name."""
         return self.model.plugins.fields

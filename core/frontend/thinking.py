@@ -7,10 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from core.api.errors import RequestError
-from core.api.grammars import Thinking
+from core.api.grammars import Thinking, last_place
 from core.api.sampling_params import SamplingParams
 from core.api.tokenizer import Tokenizer
-from core.engine.participants.thinking import last_place
 
 _START, _END = "<think>", "</think>"
 _PARAM = "thinking_token_budget"

@@ -7,11 +7,12 @@ from typing import Any, TypeVar
 
 from core.api.descriptors import Descriptor, KernelSpec
 from core.api.errors import PluginError
-from core.api.kinds import Chosen, Kind
+from core.api.kinds import Chosen, Fit, Kind
 from core.plugins.catalog import Catalogue, Entry
 from core.plugins.contracts import check_contract, check_form
 from core.plugins.drivers import Candidate, guarded, guarded_items, load_descriptors, load_impl, own_arguments
 from core.plugins.files import reopen_files
+from core.plugins.handed import Handed
 from core.plugins.hooks import Hooks
 from core.plugins.kinds import KINDS, kind_of
 from core.plugins.plan import PlannedPlugin, PluginPlan
@@ -117,19 +118,27 @@ class ActivePlugins:
         """Return `new` of a group's driver. Raises as `make`, and CORE-P301 if the plan has none."""
         return self.new(self.planned(group))
 
-    def chosen(self, kind: Kind) -> tuple[Chosen, ...]:
+    def chosen(self, kind: Kind | str) -> tuple[Chosen, ...]:
         """Return the plan's plugins of a kind that a plugin defines, each with an object that is made once.
 
         Raises:
             PluginError: CORE-P132, the kind is core's, which binds its plugins itself; or as `make`.
         """
-        if kind.group in KINDS:
-            raise PluginError("CORE-P132", f"plugins of the kind {kind.label} ({kind.group}) are bound by core alone.")
-        if kind.group not in self._chosen:
-            self._chosen[kind.group] = tuple(
-                Chosen(planned.name, planned.owner, spec, self.new(planned)) for planned, spec in self.specs(kind.group)
+        group = kind if isinstance(kind, str) else kind.group
+        if group in KINDS:
+            raise PluginError(
+                "CORE-P132", f"plugins of the kind {KINDS[group].label} ({group}) are bound by core alone."
             )
-        return self._chosen[kind.group]
+        return self.kept(group, self.new)
+
+    def kept(self, group: str, make: Callable[[PlannedPlugin], Any]) -> tuple[Chosen, ...]:
+        """Return the plan's plugins of a group, each with the object that `make` made of it at the first call."""
+        if group not in self._chosen:
+            self._chosen[group] = tuple(
+                Chosen(planned.name, planned.owner, spec, make(planned), _fit(planned))
+                for planned, spec in self.specs(group)
+            )
+        return self._chosen[group]
 
     def load(self, planned: PlannedPlugin, path: str) -> Any:
         """Import another object of a planned plugin (`worker_impl`, `sender`), once."""
@@ -165,6 +174,10 @@ class ActivePlugins:
             check_contract(candidate.entry, candidate.descriptor, path, loaded)
             self._loaded[key] = loaded
         return self._loaded[key]
+
+
+def _fit(planned: PlannedPlugin) -> Fit:
+    return Handed(f"{kind_of(planned.group).label} {planned.owner}").fit
 
 
 def _same(planned: PlannedPlugin, here: Catalogue) -> Entry:

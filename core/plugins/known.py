@@ -29,6 +29,7 @@ class Known(NamedTuple):
         methods: Values of `quantization` in checkpoints that it reads.
         architectures: Architectures that it implements, or patterns of them.
         switches: Switches of core's that a hook plugin of it carries out (`core.plugins.presets`).
+        honours: Fields of `SamplingParams` that a participant of it carries out (`ParticipantSpec.honours`).
     """
 
     dist: str
@@ -38,6 +39,7 @@ class Known(NamedTuple):
     methods: tuple[str, ...] = ()
     architectures: tuple[str, ...] = ()
     switches: tuple[str, ...] = ()
+    honours: tuple[str, ...] = ()
 
 
 class Hardware(NamedTuple):
@@ -120,6 +122,10 @@ class Table(NamedTuple):
         """Return what carries out a switch of core's."""
         return [row for row in self.rows if switch in row.switches]
 
+    def honouring(self, field: str) -> list[Known]:
+        """Return what carries out a sampling parameter that core leaves to participants."""
+        return [row for row in self.rows if field in row.honours]
+
     def implementing(self, architecture: str) -> list[Known]:
         """Return what implements an architecture."""
         return [row for row in self.rows if any(fnmatchcase(architecture, known) for known in row.architectures)]
@@ -160,7 +166,7 @@ def platform_advice(installed: Collection[str] = (), root: Path = Path("/")) -> 
 
 def _row(state: str, dist: str, data: Mapping[str, Any]) -> Known:
     facts = _tuples(data)
-    known = {key: facts.pop(key) for key in ("what", "methods", "architectures", "switches") if key in facts}
+    known = {key: facts.pop(key) for key in ("what", "methods", "architectures", "switches", "honours") if key in facts}
     return Known(dist, state, names=facts, **known)
 
 

@@ -33,6 +33,8 @@ def _fields(chosen: Sequence[Candidate]) -> Iterator[tuple[Candidate, str]]:
     for candidate in chosen:
         if isinstance(candidate.descriptor, LogitsSpec):
             yield from ((candidate, one.name) for one in candidate.descriptor.fields)
+        if isinstance(candidate.descriptor, ParticipantSpec):
+            yield from ((candidate, name) for name in candidate.descriptor.honours)
 
 
 def _reads(candidate: Candidate) -> bool:

@@ -34,6 +34,7 @@ class ServedLLM(Protocol):
         template_variables: Names that the model's chat template reads; None where nobody knows.
         template_names: The model's own chat templates, which requests may choose by name.
         grammar_kinds: Kinds of grammar that the engine knows; None where nobody knows.
+        honoured: Fields of `SamplingParams` that participants of the engine carry out; None where nobody knows.
         plugin_fields: Sampling parameters that plugins of the engine declare, by name.
         pooling: What makes vectors of prompts; None if the model generates.
         stats: Latest counters and gauges of the engine.
@@ -66,6 +67,9 @@ class ServedLLM(Protocol):
 
     @property
     def grammar_kinds(self) -> frozenset[str] | None: ...
+
+    @property
+    def honoured(self) -> frozenset[str] | None: ...
 
     @property
     def plugin_fields(self) -> Mapping[str, SamplingField]: ...

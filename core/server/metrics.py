@@ -194,21 +194,26 @@ class EngineStats(Collector):
 class ParticipantStats(Collector):
     """Figures of participants (`Participant.stats`, `KVConnector.stats`), as they were when the engine was last asked.
 
-    The engine is asked when the page is: a step costs nothing more, and a server without participants asks nobody.
+    The engine is asked when the page is: a step costs nothing more. A server without participants asks nobody, and one
+    whose participants have no figures asks once.
     """
 
     def __init__(self, llm: ServedLLM) -> None:
         self._llm = llm
         self._figures: Mapping[str, Mapping[str, int | list[int]]] = {}
+        self._some = True
 
     async def refresh(self) -> None:
         """Ask the engine; the figures stay as they are where it has no answer within `PATIENCE`."""
         config = self._llm.config
-        if config is None or not self._llm.healthy or not any(config.plan.of(kind.group) for kind in PARTICIPATING):
+        if config is None or not self._llm.healthy or not self._some:
+            return
+        if not any(config.plan.of(kind.group) for kind in PARTICIPATING):
             return
         try:
             async with asyncio.timeout(PATIENCE):
                 self._figures = await self._llm.call("participant_stats")
+            self._some = bool(self._figures)
         except (CoreError, TimeoutError):
             return
 

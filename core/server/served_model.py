@@ -16,14 +16,15 @@ def abilities_of(state: ServerState) -> frozenset[str]:
     llm, parser, pooler = state.llm, state.parser, state.llm.pooling
     if pooler is not None:
         return frozenset(pooler.tasks)
-    variables = llm.template_variables
+    variables, honoured = llm.template_variables, llm.honoured
+    bounds = honoured is None or "thinking_token_budget" in honoured
     found = {
         "complete": True,
         "chat": bool(llm.template_names),
         "tools": state.options.select.tool_parser is not None,
         "thinking": parser is not None and parser.thinking is not None,
         "switched_thinking": variables is None or not variables.isdisjoint(THINKING_SWITCHES),
-        "bounded_thinking": knows_thinking(parser, llm.tokenizer),
+        "bounded_thinking": bounds and knows_thinking(parser, llm.tokenizer),
     }
     return frozenset(name for name, there in found.items() if there)
 

@@ -15,7 +15,6 @@ from core.plugins.kinds import kind_of
 from core.worker.participants.connectors import ConnectorParticipant
 from core.worker.participants.drafts import DraftsParticipant, MirroredDrafts
 from core.worker.participants.stages import WorkerStages
-from core.worker.participants.structured import StructuredParticipant
 
 if TYPE_CHECKING:
     from core.layers.taps import Taps
@@ -71,7 +70,7 @@ def worker_stages(
         taps: What layers leave in forward passes.
         apart: The device has memory of its own.
     """
-    halves: list[WorkerParticipant] = [StructuredParticipant()]
+    halves: list[WorkerParticipant] = []
     owners: dict[str, str] = {}
     for planned, spec, _ in active.impls(CONNECTORS):
         half, guard = active.load(planned, cast(KVConnectorSpec, spec).worker_impl), active.guard

@@ -16,6 +16,7 @@ SPEC = ParticipantSpec(
     parts="PKG.parts:PARTS",
     api=1,
     summary="s",
+    {asks}
 )
 """
 
@@ -93,6 +94,7 @@ class Worker(WorkerParticipant):
 """
 
 PARTS = {
+    "asks": "",
     "plan_type": "Rows",
     "late_type": "",
     "admit": "pass",
@@ -110,6 +112,7 @@ PARTS = {
 
 CASES = {
     "halves_fit_the_contract": {"moments": "def settel(self, requests, tokens): return {}"},
+    "what_it_asks_core_for_is_there": {"asks": "settings=('api_key',)"},
     "parts_are_typed": {"plan_type": "'Rows'"},
     "nothing_goes_wrong": {"result": "{'count': 1}"},
     "asking_takes_nothing": {"admit": "self.held.add(request.handle) if len(self.held) < 2 else None"},

@@ -99,3 +99,23 @@ def test_a_row_is_free_again_after_its_grammar(plugins, llama, prompt):
         llm.generate([prompt(9)], _params())
         (after,) = llm.generate([prompt(9)], _plain())
     assert after.outputs[0].token_ids == before.outputs[0].token_ids
+
+
+@pytest.mark.parametrize(
+    ("params", "told"),
+    [
+        (_params(), r"grammar: no participant here carries out 'grammar'; core-plugin-structured \(`pip install"),
+        (
+            _plain(thinking_token_budget=3),
+            "thinking_token_budget: no participant here carries out 'thinking_token_budget'; core-plugin-structured",
+        ),
+    ],
+)
+def test_without_the_participant_what_it_carries_out_is_refused_by_name(plugins, llama, prompt, params, told):
+    plugins("grammar")
+    with LLM(llama, **OPTIONS, disable_plugin=["structured"]) as llm:
+        with pytest.raises(RequestError, match=told) as caught:
+            llm.generate([prompt(9)], params)
+        assert caught.value.code == "unsupported_parameter"
+        (free,) = llm.generate([prompt(9)], _plain())
+    assert len(free.outputs[0].token_ids) == 16

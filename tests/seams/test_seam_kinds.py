@@ -33,7 +33,7 @@ TALLY = ParticipantSpec(name="tally", impl="seam_counts.halves:Tally", worker_im
 """
 
 HALVES = """
-from core.api import FrontParticipant, Participant, WorkerParticipant
+from core.api import FrontParticipant, Participant, WorkerParticipant, load_chosen
 from seam_counts.kinds import COUNTERS
 
 class Tally(Participant):
@@ -41,6 +41,8 @@ class Tally(Participant):
         super().__init__(setup)
         (one,) = setup.chosen(COUNTERS)
         self._counter, self._seen = one.value, 0
+        again = load_chosen(setup.dumps(one))
+        assert (again.name, again.owner, again.spec) == (one.name, one.owner, one.spec) and again.value is not one.value
     def arrive(self, request):
         self._seen += self._counter.count(request.prompt)
     def calls(self):

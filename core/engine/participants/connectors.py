@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from core.api.connectors import KVConnector
 from core.api.participants import BlockRef, Participant, Parts, StagedRequest
 from core.api.steps import StepPlan, StepResult
-from core.engine.participants.stages import counted
+from core.engine.participants.moments import counted
 from core.plugins.drivers import describe
 from core.plugins.faults import Faults
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import operator
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import islice
@@ -12,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from core.api.errors import EngineError, PluginError
-from core.api.participants import Participant, StagedRequest, Stat
+from core.api.participants import Participant, Stat
 from core.api.steps import StepPlan, StepResult
+from core.engine.participants.moments import Instead, end_all, finished_part, guarded_moment, late_part, spoil
 from core.engine.parts import require_kind, restored
 from core.plugins.drivers import describe
 from core.plugins.faults import Faults
@@ -23,9 +23,6 @@ logger = logging.getLogger(__name__)
 MOST_STATS = 64
 """Most figures of one participant: each is a time series of whoever reads `/metrics`."""
 
-FALLBACKS: Mapping[str, Any] = {"supply": 0, "place": False, "pending": False, "settle": {}, "calls": {}, "stats": {}}
-"""What stands for the answer of a plugin's moment that raised; None for all others."""
-
 
 class Stages:
     """What the scheduler, the settler and the loop call at each moment, in the order of the participants.
@@ -33,11 +30,20 @@ class Stages:
     Args:
         faults: By name of a participant, what accounts for the exceptions of its plugin. Those of a participant
             without an entry are not caught here.
+        constraining: Names of those without which rows could get tokens that they may not have: no step whose plan or
+            tokens one of them failed at goes on, its requests end.
     """
 
-    def __init__(self, participants: Sequence[Participant] = (), faults: Mapping[str, Faults] | None = None) -> None:
+    def __init__(
+        self,
+        participants: Sequence[Participant] = (),
+        faults: Mapping[str, Faults] | None = None,
+        constraining: frozenset[str] = frozenset(),
+    ) -> None:
         self.participants = tuple(participants)
         self._faults = dict(faults or {})
+        self._constraining = constraining
+        self._unfit: PluginError | None = None
         self._ordered: dict[str, list[int]] = {}  # blocks that plugins are to fill with the plan that follows, by name
         self.arrive = self._bound("arrive")
         self.admit = self._bound("admit")
@@ -85,6 +91,11 @@ class Stages:
         """
         parts = {name: self._late[name](plan, alive) for name in plan.late}
         return {name: part for name, part in parts.items() if part is not None}
+
+    def take_unfit(self) -> PluginError | None:
+        """Return why the step that was planned last may not run: a constraining participant failed at it."""
+        unfit, self._unfit = self._unfit, None
+        return unfit
 
     def close(self) -> None:
         """Close all of them, whatever one of them raises."""
@@ -138,11 +149,22 @@ class Stages:
         typed: Mapping[str, Callable[..., Any]] = {
             "place": self._placed,
             "plan": self._planned,
-            "late": _late_part,
-            "finished": _finished_part,
+            "late": late_part,
+            "finished": finished_part,
         }
         held = partial(typed[moment], participant, method) if moment in typed else method
-        return guarded_moment(held, moment, faults)
+        constraining = participant.name in self._constraining
+        return guarded_moment(held, moment, faults, self._instead.get(moment) if constraining else None)
+
+    @property
+    def _instead(self) -> Mapping[str, Instead]:
+        """What follows where a constraining participant fails."""
+        before = dict.fromkeys(("run", "leave", "drafts", "plan", "reset"), self._stop)
+        return {**before, "collect": spoil, "settle": end_all}
+
+    def _stop(self, error: PluginError, *_: Any) -> None:
+        """Let the step that is being planned, or is next, not run."""
+        self._unfit = self._unfit or error
 
     def _placed(self, participant: Participant, method: Callable[..., Any], request: Any, refs: Any) -> bool:
         """Let a plugin order blocks, and remember which: they are lost if it loses sight of them."""
@@ -166,84 +188,3 @@ class Stages:
             plan.parts.pop(name, None)
             plan.late[:] = [one for one in plan.late if one != name]
             raise
-
-
-def guarded_moment(method: Callable[..., Any], moment: str, faults: Faults) -> Callable[..., Any]:
-    """Return a moment of a plugin whose exceptions are accounted for; what is about one request ends that alone."""
-    fallback = FALLBACKS.get(moment)
-    checked: Callable[..., Any] = _CHECKED.get(moment, _as_it_is)
-
-    def called(*arguments: Any) -> Any:
-        try:
-            return checked(method(*arguments), *arguments)
-        except Exception as error:
-            if moment in ("arrive", "admit"):
-                if isinstance(error, ValueError):
-                    raise
-                faults.raised(f"{moment}()", error)
-                raise ValueError(f"CORE-P108 {faults.owner}: {moment}() raised {describe(error)}") from error
-            faults.raised(f"{moment}()", error)
-            if moment == "late":
-                raise PluginError("CORE-P108", f"{faults.owner}: late() raised {describe(error)}.") from error
-            return fallback
-
-    return called
-
-
-def _late_part(participant: Participant, method: Callable[..., Any], plan: StepPlan, alive: np.ndarray) -> Any:
-    part = method(plan, alive)
-    if part is not None:
-        require_kind(part, participant.parts.late, participant.name)
-    return part
-
-
-def _finished_part(participant: Participant, method: Callable[..., Any], request: StagedRequest) -> Any:
-    part = method(request)
-    if part is not None:
-        require_kind(part, participant.parts.finished, participant.name)
-    return part
-
-
-def _as_it_is(value: Any, *_: Any) -> Any:
-    return value
-
-
-def _refusals(value: Any, requests: Sequence[StagedRequest | None], tokens: np.ndarray) -> dict[int, str]:
-    refusals = {operator.index(index): str(error) for index, error in value.items()}
-    if not all(0 <= index < len(requests) for index in refusals):
-        raise IndexError(f"it names places outside the {len(requests)} that it was told of")
-    return refusals
-
-
-def _bounds(value: Any, rows: np.ndarray, room: np.ndarray) -> np.ndarray | None:
-    if value is None:
-        return None
-    bounds = np.asarray(value)
-    if bounds.shape != rows.shape or bounds.dtype.kind not in "iu":
-        raise ValueError(f"its answer is {bounds.dtype} {bounds.shape}, not {len(rows)} integers")
-    clipped: np.ndarray = np.clip(bounds, 0, room)
-    return clipped
-
-
-def _figure(value: Any) -> Stat:
-    return [counted(one) for one in value] if isinstance(value, list | tuple) else counted(value)
-
-
-def counted(value: object) -> int:
-    """Return a figure. Raises `TypeError` for what is no integer, `OverflowError` for one that no message can carry."""
-    number = operator.index(value)  # type: ignore[arg-type]
-    if not -(2**63) <= number < 2**63:
-        raise OverflowError(f"a figure has {number.bit_length()} bits, more than 64")
-    return number
-
-
-_CHECKED: Mapping[str, Callable[..., Any]] = {
-    "admit": lambda value, *_: bool(value),
-    "supply": lambda value, *_: operator.index(value),
-    "place": lambda value, *_: bool(value),
-    "pending": lambda value, *_: bool(value),
-    "drafts": _bounds,
-    "settle": _refusals,
-    "stats": lambda value, *_: {str(name): _figure(one) for name, one in value.items()},
-}
-"""What a plugin's answer is made, so that a wrong one is a fault here and not an error elsewhere."""

@@ -15,6 +15,7 @@ STRUCTURED_OUTPUT = Kind(
         "impl": Contract("core.api.structured:StructuredOutputBackend", optional=("core.api.structured:LoadsGrammars",))
     },
     torch_free=("impl",),
+    context="core.api.structured:StructuredContext",
     template="core.plugins:templates/structured_output",
     checks=("grammars",),
 )

@@ -9,16 +9,17 @@ import time
 
 import pytest
 from core_plugin_llguidance.backend import LLGuidance
+from core_plugin_structured.compiling.child import Order
+from core_plugin_structured.compiling.memory import footprint
+from core_plugin_structured.compiling.pool import CompilePool, Compiler, PoolLimits
+from core_plugin_structured.compiling.remote import CompilerProcess, IsolatedCompiler
+from core_plugin_structured.compiling.turn import AbandonedError, BrokenCompilerError, Turn
 from core_plugin_xgrammar.backend import XGrammar
 
 from core.api import StructuredContext
 from core.api.grammars import Grammar
 from core.boot import resolve
-from core.engine.participants.compiling.child import Order
-from core.engine.participants.compiling.memory import footprint
-from core.engine.participants.compiling.pool import CompilePool, Compiler, PoolLimits
-from core.engine.participants.compiling.remote import CompilerProcess, IsolatedCompiler
-from core.engine.participants.compiling.turn import AbandonedError, BrokenCompilerError, Turn
+from core.engine.driven import written
 from core.frontend.overrides import options_with
 
 BACKENDS = {"xgrammar": XGrammar, "llguidance": LLGuidance}
@@ -32,7 +33,7 @@ def config(tiny):
     options = options_with(
         None, {"model": tiny, "dtype": "float32", "num_blocks": 40, "structured_output": "xgrammar,llguidance"}
     )
-    return resolve(options).config.model_dump_json()
+    return resolve(options).config
 
 
 class Isolated(IsolatedCompiler):
@@ -50,7 +51,7 @@ def isolated(config, kit_tokenizer):
 
     def make(memory=2**30, name="xgrammar"):
         backend = BACKENDS[name](StructuredContext(kit_tokenizer.vocab_size, lambda: kit_tokenizer))
-        order = Order(config, name, 60.0, memory)
+        order = Order(written(config, "core.structured_output", name), name, 60.0, memory, config.shape.vocab_size)
         made.append(Isolated(order, lambda kind, value, data: backend.load(data)))
         return made[-1]
 

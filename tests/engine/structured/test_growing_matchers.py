@@ -6,9 +6,8 @@ import random
 import time
 
 import pytest
-
-from core.engine.participants.compiling.memory import footprint
-from core.engine.participants.timed import FIRST_SECONDS, TOKEN_SECONDS, TimedMatcher
+from core_plugin_structured.compiling.memory import footprint
+from core_plugin_structured.timed import FIRST_SECONDS, TOKEN_SECONDS, TimedMatcher
 
 MIB = 2**20
 HOSTILE = {

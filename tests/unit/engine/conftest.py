@@ -174,6 +174,7 @@ class Harness:
     policy: object = field(default_factory=ArrivalOrder)
     participants: tuple = ()
     participant_faults: dict = field(default_factory=dict)
+    constraining: frozenset = frozenset()
     advised: bool = False
     spread: bool = False
     shelved: bool = False
@@ -212,7 +213,7 @@ class Harness:
             self.rows,
             self.cache,
             self.policy,
-            Stages(self.participants, self.participant_faults),
+            Stages(self.participants, self.participant_faults, self.constraining),
             latency=LatencyTarget(self.latency, self.block_size) if self.latency else None,
             task=self.task,
         )

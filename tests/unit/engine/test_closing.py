@@ -8,10 +8,10 @@ import threading
 
 import jsonschema
 import pytest
+from core_plugin_structured.closing import close_objects, compiled_value
+from core_plugin_structured.compiling.pool import CompilePool, Compiler, PoolLimits
 
 from core.api.grammars import Grammar, structured_output
-from core.engine.participants.closing import close_objects, compiled_value
-from core.engine.participants.compiling.pool import CompilePool, Compiler, PoolLimits
 
 INTEGER = {"type": "integer"}
 SHUT = {"additionalProperties": False}

@@ -7,14 +7,14 @@ import threading
 import time
 
 import pytest
+from core_plugin_structured.compiling.effort import EASY, effort
+from core_plugin_structured.compiling.line import Line
+from core_plugin_structured.compiling.pool import EASY_SECONDS, CompilePool, Compiler, PoolLimits
+from core_plugin_structured.compiling.turn import AbandonedError, BrokenCompilerError, OutOfTimeError
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from core.api.grammars import Grammar
-from core.engine.participants.compiling.effort import EASY, effort
-from core.engine.participants.compiling.line import Line
-from core.engine.participants.compiling.pool import EASY_SECONDS, CompilePool, Compiler, PoolLimits
-from core.engine.participants.compiling.turn import AbandonedError, BrokenCompilerError, OutOfTimeError
 
 KINDS = frozenset({"choice", "regex"})
 

@@ -29,10 +29,7 @@ WORDS: dict[str, dict[str, str]] = {
     "draft model": {},
     "grammar": {},
     "grammars": {},
-    "structured": {
-        "core/engine/assembly.py": ASSEMBLY,
-        "core/worker/assembly.py": ASSEMBLY,
-    },
+    "structured": {},
     "mask": {
         "core/worker/sampling/forbidden.py": "bits of the tokens that a row may not sample, whoever forbids them",
         "core/worker/sampling/rng.py": "of 64 bits",

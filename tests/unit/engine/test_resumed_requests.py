@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from core_plugin_structured.compiling.pool import CompilePool, Compiler, PoolLimits
+from core_plugin_structured.engine import StructuredParticipant
 
 from core.api.grammars import Grammar
-from core.engine.participants.compiling.pool import CompilePool, Compiler, PoolLimits
-from core.engine.participants.structured import StructuredParticipant
 from core_testing.arithmetic import generate, next_token
 
 VOCAB = 97

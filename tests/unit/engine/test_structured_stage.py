@@ -6,12 +6,12 @@ import threading
 
 import numpy as np
 import pytest
+from core_plugin_structured.compiling.pool import CompilePool, Compiler, PoolLimits
+from core_plugin_structured.compiling.trial import begin
+from core_plugin_structured.engine import StructuredParticipant
 
 from core.api.grammars import Grammar
 from core.engine.loop import EngineLoop
-from core.engine.participants.compiling.pool import CompilePool, Compiler, PoolLimits
-from core.engine.participants.compiling.trial import begin
-from core.engine.participants.structured import StructuredParticipant
 from core.plugins.handed import Handed
 from core_testing.arithmetic import generate, next_token
 
@@ -166,7 +166,7 @@ class Recorder:
         return Pending()
 
     def late(self, number, parts):
-        self.log.append(f"late {number} rows {parts['structured_output'].rows.tolist()}")
+        self.log.append(f"late {number} rows {parts['structured'].rows.tolist()}")
         self._inner.late(number, parts)
 
 

@@ -21,6 +21,10 @@ from core.engine.parts import restored
 from core.engine.tasks.base import Task
 from core.engine.tasks.generate import Generate
 from core.engine.tasks.pool import Pool, Pooling
+from core.plugins.catalog import Catalogue, Entry
+from core.plugins.hooks import Hooks
+from core.plugins.participants import choose_participants
+from core.plugins.select import Selector
 from core_testing.arithmetic import ArithmeticWorker
 
 
@@ -204,15 +208,12 @@ def test_a_part_that_no_task_of_the_engine_declares_is_refused():
         restored({}, Generate.part, "generate")
 
 
-@pytest.mark.parametrize(("task", "names"), [(Generate(), ["structured_output"]), (Pool(), []), (Count(), [])])
-def test_what_constrains_tokens_takes_part_where_tokens_are_sampled(monkeypatch, task, names):
-    made = SimpleNamespace(name="structured_output")
-    monkeypatch.setattr(assembly, "structured_participant", lambda config, active: made)
-    monkeypatch.setattr(assembly, "Stages", lambda participants, faults: [one.name for one in participants])
-    config = SimpleNamespace(block_size=4, options=SimpleNamespace(scheduler=None))
-    setup = SimpleNamespace(config=config, info=SimpleNamespace(column_bytes=1), task=task)
-    setup.active = SimpleNamespace(impls=lambda group: (), specs=lambda group: ())
-    assert assembly.engine_stages(setup) == names
+@pytest.mark.parametrize(("task", "names"), [(Generate(), ["structured"]), (Pool(), []), (Count(), [])])
+def test_what_constrains_tokens_takes_part_where_tokens_are_sampled(task, names):
+    value = "core_plugin_structured.manifest:STRUCTURED"
+    entry = Entry("core.participants", "structured", "core-plugin-structured", "0.1.0", value)
+    selector = Selector(Catalogue([entry]), Hooks())
+    assert [one.entry.name for one in choose_participants(selector, [], "cpu", task.name)] == names
 
 
 def test_a_participant_called_like_the_task_is_refused(monkeypatch):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from core_plugin_structured.compiling.pool import CompilePool, PoolLimits
+from core_plugin_structured.engine import StructuredParticipant
+from core_plugin_structured.thinking import ThoughtLimit, last_place
 
 from core.api.errors import RequestError
 from core.api.grammars import Thinking
 from core.api.sampling_params import SamplingParams
-from core.engine.participants.compiling.pool import CompilePool, PoolLimits
-from core.engine.participants.structured import StructuredParticipant
-from core.engine.participants.thinking import ThoughtLimit, last_place
 from core_testing.arithmetic import ArithmeticExecutor, ArithmeticWorker, generate, next_token
 
 VOCAB = 97

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from core_plugin_structured.thinking import ThinkingMatcher
 
 from core.api.grammars import Thinking
-from core.engine.participants.thinking import ThinkingMatcher
 
 PIECES = ["<eos>", "<think>", "</think>", "a", "b", "</th", "ink>", "x"]
 EOS, START, END, A, B, HALF, REST, X = range(8)

@@ -6,17 +6,17 @@ import asyncio
 from types import SimpleNamespace
 
 import pytest
+from core_plugin_structured.compiling.child import Task, answer
+from core_plugin_structured.compiling.trial import GRAMMAR_MATCHER, begin
 
 from core.api import ToolParserSpec
 from core.api.errors import PluginError, RequestError
 from core.api.parsers import ParserContext, Text
 from core.api.tool_servers import ToolEndpoint, ToolServerError
-from core.engine.participants.compiling.child import Task, answer
-from core.engine.participants.compiling.trial import begin
 from core.frontend.answering.parsing import answer_parser
 from core.plugins import handed
 from core.plugins.contracts import Contract, methods_of, misfits_of
-from core.plugins.handed import GRAMMAR_MATCHER, OUTPUT_PARSER, Handed
+from core.plugins.handed import OUTPUT_PARSER, Handed
 from core.server.remote.servers import RemoteServers
 from core.server.remote.sessions import RemoteSessions
 

@@ -110,6 +110,7 @@ class FakeLLM:
     template_variables: frozenset | None = None
     template_names: frozenset = frozenset({"default"})
     grammar_kinds: frozenset | None = None
+    honoured: frozenset | None = None
     plugin_fields: dict = field(default_factory=dict)
     pooling: object = None
 

@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import cast
 
+from core_plugin_structured.closing import compiled_value
+
 from core.api.descriptors import StructuredOutputSpec
 from core.api.grammars import Grammar
 from core.api.structured import GRAMMAR_KINDS, CompiledGrammar, LoadsGrammars, PortableGrammar
-from core.engine.participants.closing import compiled_value
 from core_testing.conformance.outcome import Failed, Level, NotApplicable, Unavailable, checks, require
 from core_testing.conformance.samples import GrammarSample
 from core_testing.conformance.subject import Subject

@@ -13,8 +13,15 @@ from core.api.errors import PluginError
 from core.api.participants import FrontParticipant, FrontSetup, Participant, Parts
 from core.api.requests import Caller
 from core.api.wire import unpack_array
-from core.engine.participants.stages import MOST_STATS, counted
+from core.config.resolved import Options
+from core.engine.assembly import settings_of
+from core.engine.driven import DRIVEN
+from core.engine.participants.moments import counted
+from core.engine.participants.stages import MOST_STATS
 from core.plugins.contracts import check_contract
+from core.plugins.participants import HONOURED
+from core.plugins.plan import PlannedPlugin
+from core.tasks import TASKS
 from core_testing.arithmetic import generate
 from core_testing.conformance.outcome import Failed, NotApplicable, Unavailable, checks, require
 from core_testing.conformance.subject import Subject
@@ -44,6 +51,24 @@ def halves_fit_the_contract(subject: Subject) -> None:
         for options in every_options(subject):
             made = subject.load(spec.front_impl)(FrontSetup(subject.entry.name, options))
             require(isinstance(made, FrontParticipant), f"the front half is a {type(made).__name__}")
+
+
+def what_it_asks_core_for_is_there(subject: Subject) -> None:
+    """Fields that it honours, kinds that it drives, and options that it goes by are those that core leaves it."""
+    spec, entry = subject.spec(ParticipantSpec), subject.entry
+    unknown = sorted(set(spec.honours) - HONOURED)
+    require(not unknown, f"core leaves {', '.join(sorted(HONOURED))} to participants, not {', '.join(unknown)}")
+    closed = sorted(set(spec.drives) - set(DRIVEN))
+    require(not closed, f"participants drive {', '.join(DRIVEN)}, not {', '.join(closed)}")
+    unserved = sorted(spec.tasks - {"*", *TASKS})
+    require(not unserved, f"there is no task {', '.join(unserved)}")
+    planned = PlannedPlugin(
+        group=entry.group, name=entry.name, value=entry.value, dist=entry.dist, version=entry.version, api=spec.api
+    )
+    try:
+        settings_of(Options(), planned, spec.settings)
+    except PluginError as error:
+        raise Failed(error.message) from error
 
 
 def parts_are_typed(subject: Subject) -> None:
@@ -242,6 +267,7 @@ def _require_figures(half: Participant) -> None:
 
 CHECKS = checks(
     halves_fit_the_contract,
+    what_it_asks_core_for_is_there,
     parts_are_typed,
     nothing_goes_wrong,
     asking_takes_nothing,

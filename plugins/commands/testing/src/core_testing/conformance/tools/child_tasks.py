@@ -86,8 +86,9 @@ def compile(request: Mapping[str, Any]) -> Facts:
 
     The system ends this process at the first that takes too long, or that breaks it: the one that the journal lacks.
     """
+    from core_plugin_structured.compiling.child import limit_memory
+
     from core.api.structured import StructuredContext
-    from core.engine.participants.compiling.child import limit_memory
     from core_tokenizers import tokenizer_from_directory
 
     tokenizer = tokenizer_from_directory(request["tokenizer"])
@@ -111,7 +112,8 @@ def _bound_time(processor: float, real: float) -> None:
 
 def _compile_and_begin(backend: Any, kind: str, value: str, vocab_size: int, *, isolate: bool) -> str:
     """Compile a grammar, bring it in as the engine does, and make its first masks; return what is wrong with that."""
-    from core.engine.participants.compiling.trial import begin
+    from core_plugin_structured.compiling.trial import begin
+
     from core.plugins.handed import Handed
 
     handed = Handed("the backend")

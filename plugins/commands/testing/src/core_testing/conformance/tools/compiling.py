@@ -8,8 +8,9 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from core_plugin_structured.compiling.remote import NO_MEMORY
+
 from core.api.descriptors import StructuredOutputSpec
-from core.engine.participants.compiling.remote import NO_MEMORY
 from core_testing.conformance.subject import Subject
 from core_testing.conformance.tools.interpreters import run_child
 from core_testing.conformance.tools.options import some_options

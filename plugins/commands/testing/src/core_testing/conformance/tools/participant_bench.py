@@ -26,6 +26,8 @@ from core.api.participants import (
 from core.api.steps import StepPlan, StepResult
 from core.api.tokenizer import Tokenizer
 from core.api.wire import MessageDecoder, encode_message
+from core.config.resolved import Options
+from core.engine.assembly import settings_of
 from core.engine.participants.stages import Stages
 from core.engine.request import Request
 from core.engine.step_budget import Limits
@@ -114,7 +116,8 @@ class Bench:
         )
         self.faults = Noted(planned, "the step goes on without it")
         worker = ArithmeticWorker(blocks, BLOCK_SIZE, LIMITS.max_num_seqs, LIMITS.max_model_len, VOCABULARY)
-        self.half: Participant = subject.impl()(self._setup(entry.name, options, depth))
+        settings = settings_of(Options(), planned, spec.settings)
+        self.half: Participant = subject.impl()(self._setup(entry.name, options, depth, settings))
         self.worker_half: WorkerParticipant | None = None
         if spec.worker_impl is not None:
             caches = [torch.from_numpy(worker.cache).view(blocks, BLOCK_SIZE)]
@@ -124,7 +127,8 @@ class Bench:
         halves = [self.half] if self.worker_half is None else [self.half, self.worker_half]
         for half in halves:
             half.name, half.parts = entry.name, self.parts
-        stages = Stages([self.half], {entry.name: self.faults})
+        constraining = frozenset({entry.name} if spec.constrains else ())
+        stages = Stages([self.half], {entry.name: self.faults}, constraining)
         further = WorkerStages(() if self.worker_half is None else [self.worker_half], {}, VOCABULARY)
         self.engine = EngineDriver(
             _Executor(worker, blocks, further, self.faults),
@@ -148,7 +152,7 @@ class Bench:
         if self.worker_half is not None:
             self.worker_half.close()
 
-    def _setup(self, name: str, options: Mapping[str, Any], depth: int) -> EngineSetup:
+    def _setup(self, name: str, options: Mapping[str, Any], depth: int, settings: Mapping[str, Any]) -> EngineSetup:
         return EngineSetup(
             name=name,
             options=options,
@@ -160,6 +164,7 @@ class Bench:
             overlap_depth=depth,
             tokenizer=_no_tokenizer,
             cached_tokens=_nothing_cached,
+            settings=settings,
         )
 
 

@@ -72,6 +72,7 @@ class KitLLM:
     template_variables: frozenset[str] | None = None
     template_names: frozenset[str] = frozenset({"default"})
     grammar_kinds: frozenset[str] | None = None
+    honoured: frozenset[str] | None = None
     plugin_fields: Mapping[str, SamplingField] = field(default_factory=dict)
     pooling: PoolingModel | None = None
 

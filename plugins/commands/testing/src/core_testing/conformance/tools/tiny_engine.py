@@ -7,15 +7,15 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from core_plugin_structured.parts import NAME, PARTS
 
 from core.api.errors import CoreError
 from core.api.executors import Executor
-from core.api.participants import AllowedTokens, Participant, Parts
+from core.api.participants import AllowedTokens, Participant
 from core.api.steps import StepPlan, StepResult
 from core.boot import resolve
 from core.config.resolved import EngineConfig, KVOptions, ModelOptions, Options, RuntimeOptions, SelectOptions
 from core.engine.opening import PlannedSetup
-from core.engine.participants import STRUCTURED
 from core.engine.participants.stages import Stages
 from core.engine.step_budget import Limits
 from core.plugins.kinds import kind_of
@@ -91,8 +91,8 @@ def without_weights(subject: Subject) -> EngineConfig:
 class OneTokenAStep(Participant):
     """Allows one token in each step, by a late part: `due(number)`."""
 
-    name = STRUCTURED
-    parts = Parts(late=AllowedTokens)
+    name = NAME
+    parts = PARTS
 
     def __init__(self) -> None: ...
 

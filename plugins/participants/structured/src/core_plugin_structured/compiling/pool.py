@@ -11,9 +11,9 @@ from operator import attrgetter
 
 from core.api.grammars import Grammar
 from core.api.structured import CompiledGrammar
-from core.engine.participants.compiling.effort import EASY, effort
-from core.engine.participants.compiling.line import Line
-from core.engine.participants.compiling.turn import AbandonedError, BrokenCompilerError, OutOfTimeError, Turn
+from core_plugin_structured.compiling.effort import EASY, effort
+from core_plugin_structured.compiling.line import Line
+from core_plugin_structured.compiling.turn import AbandonedError, BrokenCompilerError, OutOfTimeError, Turn
 
 logger = logging.getLogger(__name__)
 

@@ -10,15 +10,15 @@ import msgspec
 import numpy as np
 
 from core.api.errors import RequestError
-from core.api.participants import AllowedTokens, Participant, Parts, StagedRequest
+from core.api.participants import AllowedTokens, Participant, StagedRequest
 from core.api.steps import StepPlan, StepResult
 from core.api.structured import GrammarMatcher
 from core.api.tokenizer import Tokenizer
-from core.engine.participants import STRUCTURED
-from core.engine.participants.compiling.pool import CompilePool, Job
-from core.engine.participants.compiling.trial import WORD
-from core.engine.participants.thinking import ThinkingMatcher, ThoughtLimit
-from core.engine.participants.timed import TimedMatcher
+from core_plugin_structured.compiling.pool import CompilePool, Job
+from core_plugin_structured.compiling.trial import WORD
+from core_plugin_structured.parts import NAME, PARTS
+from core_plugin_structured.thinking import ThinkingMatcher, ThoughtLimit
+from core_plugin_structured.timed import TimedMatcher
 
 logger = logging.getLogger(__name__)
 
@@ -38,8 +38,8 @@ class StructuredParticipant(Participant):
         close: Called when the engine stops.
     """
 
-    name = STRUCTURED
-    parts = Parts(late=AllowedTokens)
+    name = NAME
+    parts = PARTS
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class StructuredParticipant(Participant):
     def plan(self, plan: StepPlan) -> None:
         """Announce masks, if rows that may be constrained by then sample in this step."""
         if self._rows and any(row in self._rows for row in plan.rows[plan.samples].tolist()):
-            plan.late.append(STRUCTURED)
+            plan.late.append(self.name)
 
     def late(self, plan: StepPlan, alive: np.ndarray) -> AllowedTokens | None:
         """Make the masks of the constrained rows that sample in this step."""
@@ -150,14 +150,14 @@ class StructuredParticipant(Participant):
 
     def finish(self, request: StagedRequest) -> None:
         """Forget the request."""
+        row = self._row_of.pop(request.handle, None)
+        if row is not None:
+            del self._rows[row]  # first of all: its next request has another grammar, or none
+        self._ready.pop(request.handle, None)
         self._compiling.pop(request.handle, None)
         job = self._jobs.pop(request.handle, None)
         if job is not None:
             self._pool.release(job)
-        self._ready.pop(request.handle, None)
-        row = self._row_of.pop(request.handle, None)
-        if row is not None:
-            del self._rows[row]
 
     def close(self) -> None:
         """Stop compiling."""

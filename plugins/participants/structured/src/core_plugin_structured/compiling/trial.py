@@ -2,28 +2,40 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import numpy as np
 
+from core.api.kinds import Contract, Fit
 from core.api.structured import CompiledGrammar, GrammarMatcher
-from core.plugins.handed import COMPILED_GRAMMAR, GRAMMAR_MATCHER, Handed
 
 WORD = 32
 """Tokens per element of a mask."""
 
+COMPILED_GRAMMAR = Contract("core.api.structured:CompiledGrammar")
+GRAMMAR_MATCHER = Contract("core.api.structured:GrammarMatcher")
 
-def begin(compiled: CompiledGrammar, vocab_size: int, handed: Handed) -> None:
+
+class Backend(Protocol):
+    """Knows a backend, and which of its objects fit: a `core.api.Chosen`."""
+
+    @property
+    def fit(self) -> Fit: ...
+
+
+def begin(compiled: CompiledGrammar, vocab_size: int, backend: Backend) -> None:
     """Write one token, so that limits which any text would meet are met: a request that cannot succeed does not run.
 
     Args:
-        handed: Knows the backend, and which of its objects fit.
+        backend: Whose grammar it is.
 
     Raises:
         ValueError: The library cannot follow the grammar, or no text fits it.
         PluginError: CORE-P160, the grammar or its matcher is not what the engine calls.
     """
-    handed.fit("compile() or load()", compiled, COMPILED_GRAMMAR)
+    backend.fit("compile() or load()", compiled, COMPILED_GRAMMAR)
     try:
-        matcher = handed.fit("matcher()", compiled.matcher(), GRAMMAR_MATCHER)
+        matcher = backend.fit("matcher()", compiled.matcher(), GRAMMAR_MATCHER)
         _write(matcher, np.zeros(-(-vocab_size // WORD), np.int32))
     except RuntimeError as error:
         raise ValueError(str(error)) from error

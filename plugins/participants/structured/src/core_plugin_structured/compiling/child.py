@@ -1,4 +1,4 @@
-"""A compiler's process: `python -m core.engine.participants.compiling.child`.
+"""A compiler's process: `python -m core_plugin_structured.compiling.child`.
 
 Standard input brings an `Order` and then grammars, each answered on standard output; its end means that the engine is
 gone. Messages are msgpack behind their length in four bytes.
@@ -12,23 +12,18 @@ import signal
 import struct
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import BinaryIO, Literal, cast
 
 import msgspec
 
 from core.api.descriptors import StructuredOutputSpec
 from core.api.errors import PluginError
-from core.api.structured import CompiledGrammar, PortableGrammar, StructuredContext, StructuredOutputBackend
-from core.config.resolved import EngineConfig
-from core.engine.participants.compiling.memory import footprint, virtual_size
-from core.engine.participants.compiling.trial import begin
-from core.plugins.boot import enter
-from core.plugins.handed import Handed
-from core.plugins.kinds import kind_of
+from core.api.kinds import load_chosen
+from core.api.structured import CompiledGrammar, PortableGrammar, StructuredOutputBackend
+from core_plugin_structured.compiling.memory import footprint, virtual_size
+from core_plugin_structured.compiling.trial import begin
 
 HEAD = struct.Struct(">I")
-GROUP = "core.structured_output"
 _GRACE_SECONDS = 5
 
 
@@ -36,16 +31,18 @@ class Order(msgspec.Struct, array_like=True):
     """What to compile with.
 
     Attributes:
-        config: `EngineConfig` as JSON.
-        name: The driver.
+        plugin: The driver, for `load_chosen`.
+        name: Its name.
         seconds: Time for one grammar; the process ends itself somewhat later, should nobody kill it.
         memory: Bytes of memory that the process may take beyond what it has at its start.
+        vocab_size: Bits of a mask.
     """
 
-    config: str
+    plugin: str
     name: str
     seconds: float
     memory: int
+    vocab_size: int
 
 
 class Task(msgspec.Struct, array_like=True):
@@ -92,26 +89,15 @@ def open_backend(order: Order) -> tuple[Callable[[str, str], CompiledGrammar], b
     Returns:
         What compiles a grammar and tries its first masks, and whether compiled grammars can be sent.
     """
-    config = EngineConfig.model_validate_json(order.config)
-    needed = tuple(
-        one
-        for one in config.plan.drivers
-        if one.group == "core.weight_loaders" or (one.group, one.name) == (GROUP, order.name)
-    )
-    active = enter(config.plan.model_copy(update={"drivers": needed, "hooks": ()}))
-    path, reader = Path(config.checkpoint.path), active.new_of("core.weight_loaders")
-    tokenizer = reader.tokenizer(path)
-    context = StructuredContext(config.shape.vocab_size, lambda: tokenizer, active.options(GROUP))
-    backend: StructuredOutputBackend = active.impl(GROUP)(context)
-    travels = cast(StructuredOutputSpec, active.spec(GROUP)).isolate
-    handed = Handed(next(f"{kind_of(GROUP).label} {one.owner}" for one in needed if one.group == GROUP))
+    chosen = load_chosen(order.plugin)
+    backend: StructuredOutputBackend = chosen.value
 
     def compile(kind: str, value: str) -> CompiledGrammar:
         compiled = backend.compile(kind, value)
-        begin(compiled, config.shape.vocab_size, handed)
+        begin(compiled, order.vocab_size, chosen)
         return compiled
 
-    return compile, travels
+    return compile, cast(StructuredOutputSpec, chosen.spec).isolate
 
 
 def limit_memory(more: int) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from core.api.grammars import MAX_GRAMMAR_CHARS, Grammar
 from core.api.structured import grammar_json
-from core.engine.participants.schema_tree import (
+from core_plugin_structured.schema_tree import (
     ALTERNATIVES,
     SAYS_MORE,
     Branches,

@@ -8,7 +8,7 @@ from enum import Enum, auto
 
 import numpy as np
 
-from core.api.grammars import Thinking
+from core.api.grammars import Thinking, last_place
 from core.api.structured import GrammarMatcher
 from core.api.tokenizer import Tokenizer
 
@@ -149,16 +149,6 @@ class ThoughtLimit:
         if self._thinking.end in self._tail or self._written == len(self._closing):
             self._inside, self._tail, self._written = False, "", 0
         return True
-
-
-def last_place(ids: np.ndarray, part: Sequence[int]) -> int:
-    """Return where `part` stands in `ids (n,)` for the last time; -1 if it does not."""
-    if not part or len(ids) < len(part):
-        return -1
-    for place in np.flatnonzero(ids[: len(ids) - len(part) + 1] == part[0])[::-1].tolist():
-        if ids[place : place + len(part)].tolist() == list(part):
-            return int(place)
-    return -1
 
 
 def _token_of(tokenizer: Tokenizer, text: str) -> int | None:

@@ -7,7 +7,7 @@ import threading
 from itertools import count
 from typing import Generic, TypeVar
 
-from core.engine.participants.compiling.effort import EASY
+from core_plugin_structured.compiling.effort import EASY
 
 T = TypeVar("T")
 

@@ -18,8 +18,8 @@ from collections.abc import Callable
 import msgspec
 
 from core.api.structured import CompiledGrammar
-from core.engine.participants.compiling.child import HEAD, Answer, Order, Task
-from core.engine.participants.compiling.turn import AbandonedError, BrokenCompilerError, OutOfTimeError, Turn
+from core_plugin_structured.compiling.child import HEAD, Answer, Order, Task
+from core_plugin_structured.compiling.turn import AbandonedError, BrokenCompilerError, OutOfTimeError, Turn
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class CompilerProcess:
 
     def __init__(self, order: Order, meanwhile: Callable[[], object] = lambda: None) -> None:
         # -P: a folder named `core` in the working directory must not take the place of the installed package.
-        command = [sys.executable, "-P", "-m", "core.engine.participants.compiling.child"]
+        command = [sys.executable, "-P", "-m", "core_plugin_structured.compiling.child"]
         self._said = tempfile.TemporaryFile()  # noqa: SIM115  it lives as long as the process
         pipe = subprocess.PIPE
         # A program may have put plugins on its own path; the plan's are the same everywhere.
