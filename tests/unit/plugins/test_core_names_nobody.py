@@ -15,18 +15,20 @@ ROOT = Path(__file__).parents[3]
 SOURCES = [path for path in sorted((ROOT / "core").rglob("*.py")) if "templates" not in path.relative_to(ROOT).parts]
 KNOWN = tomllib.loads((ROOT / "core" / "plugins" / "known.toml").read_text())["released"]
 
-ORDINARY = frozenset(
-    "admin all auto bench chat compile complete cpu dense disk draw experts fallback generate grammar hub kinds linear local "
-    "lookup ls mapped none ones pooling priority ps pull recurrent render responses rm route run show standard stop "
-    "structured subprocess int8 opt inc resume sampled seed stats".split()
-)
+_WORDS = """
+    admin all auto bench chat compile complete cpu dense disk draw experts fallback generate grammar hub inc int8 kinds
+    linear local lookup ls mapped none ones opt pooling priority ps pull recurrent render responses resume rm route run
+    sampled seed show standard stats stop structured subprocess
+"""
+ORDINARY = frozenset(_WORDS.split())
 """Names of plugins that are words of the field, or of the language, and stand in core for what they say there."""
 
-OTHERS = frozenset(
-    "anthropic bert cohere cuda deepseek flashinfer gemma gguf glm gpt2 huggingface jinja2 kimi llama llguidance mamba "
-    "mcp minicpm mistral moe nemotron ollama openai qwen rocm safetensors sentencepiece sglang tiktoken triton vllm "
-    "webui xgrammar xpu".split()
-)
+_NAMES = """
+    anthropic bert cohere cuda deepseek flashinfer gemma gguf glm gpt2 huggingface jinja2 kimi llama llguidance mamba mcp
+    minicpm mistral moe nemotron ollama openai qwen rocm safetensors sentencepiece sglang tiktoken triton vllm webui
+    xgrammar xpu
+"""
+OTHERS = frozenset(_NAMES.split())
 """Names of others that no plugin has as its own."""
 
 OPTION = "an option that users have, which will move with its plugin's own flags"
