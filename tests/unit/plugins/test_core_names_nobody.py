@@ -24,8 +24,8 @@ ORDINARY = frozenset(_WORDS.split())
 """Names of plugins that are words of the field, or of the language, and stand in core for what they say there."""
 
 _NAMES = """
-    anthropic bert cohere cuda deepseek flashinfer gemma gguf glm gpt2 huggingface jinja2 kimi llama llguidance mamba mcp
-    minicpm mistral moe nemotron ollama openai qwen rocm safetensors sentencepiece sglang tiktoken triton vllm webui
+    anthropic bert cohere cuda deepseek flashinfer gemma gguf glm gpt2 huggingface jinja2 kimi llama llguidance mamba
+    mcp minicpm mistral moe nemotron ollama openai qwen rocm safetensors sentencepiece sglang tiktoken triton vllm webui
     xgrammar xpu
 """
 OTHERS = frozenset(_NAMES.split())
