@@ -73,11 +73,16 @@ def written(config: EngineConfig, group: str, name: str) -> str:
 
 
 def reopened(content: str) -> Chosen:
-    """Return the plugin that `written` named, made in this process; raises `PluginError` as `enter`."""
+    """Return the plugin that `written` named, made in this process.
+
+    Raises:
+        PluginError: CORE-P301, the plan has no such plugin; or as `enter`.
+    """
     group, name, text = json.loads(content)
     config = EngineConfig.model_validate_json(text)
     needed = tuple(one for one in config.plan.drivers if one.group == LOADERS or (one.group, one.name) == (group, name))
     active = enter(config.plan.model_copy(update={"drivers": needed, "hooks": ()}))
+    active.planned(group)
     tokenizer = tokenizer_of(config, active)
     if group in DRIVEN:
         tokenizer()  # before the process bounds itself, and not in the first call

@@ -36,6 +36,11 @@ def config(tiny):
     return resolve(options).config
 
 
+def order(config, name, memory=2**30):
+    text = written(config, "core.structured_output", name)
+    return Order(text, name, 60.0, memory, config.shape.vocab_size)
+
+
 class Isolated(IsolatedCompiler):
     """Compiles without a turn given, and returns the grammar alone."""
 
@@ -51,8 +56,7 @@ def isolated(config, kit_tokenizer):
 
     def make(memory=2**30, name="xgrammar"):
         backend = BACKENDS[name](StructuredContext(kit_tokenizer.vocab_size, lambda: kit_tokenizer))
-        order = Order(written(config, "core.structured_output", name), name, 60.0, memory, config.shape.vocab_size)
-        made.append(Isolated(order, lambda kind, value, data: backend.load(data)))
+        made.append(Isolated(order(config, name, memory), lambda kind, value, data: backend.load(data)))
         return made[-1]
 
     yield make
@@ -182,9 +186,7 @@ def test_one_that_has_no_room_is_not_brought_here(config):
     def none(size):
         raise ValueError(f"{size} bytes are too many")
 
-    compiler = IsolatedCompiler(
-        Order(config, "xgrammar", 60.0, 2**30), lambda kind, value, data: pytest.fail("brought")
-    )
+    compiler = IsolatedCompiler(order(config, "xgrammar"), lambda kind, value, data: pytest.fail("brought"))
     try:
         with pytest.raises(ValueError, match=r"\d{3,} bytes are too many"):
             compiler.compile("choice", SOME, Turn(60.0, room=none))
@@ -193,7 +195,7 @@ def test_one_that_has_no_room_is_not_brought_here(config):
 
 
 def test_a_backend_that_cannot_be_started_says_why_in_one_line(config):
-    compiler = IsolatedCompiler(Order(config, "nobody", 60.0, 2**30), lambda kind, value, data: None)
+    compiler = IsolatedCompiler(order(config, "nobody"), lambda kind, value, data: None)
     with pytest.raises(BrokenCompilerError, match=r"^its process ended with status 1: .*CORE-P301"):
         compiler.compile("regex", "a", Turn(60.0))
 
@@ -201,7 +203,7 @@ def test_a_backend_that_cannot_be_started_says_why_in_one_line(config):
 def test_the_engine_prepares_itself_while_the_process_starts(config):
     seen = []
     compiler = IsolatedCompiler(
-        Order(config, "xgrammar", 60.0, 2**30), lambda kind, value, data: data, lambda: seen.append(len(compiler._busy))
+        order(config, "xgrammar"), lambda kind, value, data: data, lambda: seen.append(len(compiler._busy))
     )
     try:
         for value in ("a", "b"):
@@ -212,7 +214,7 @@ def test_the_engine_prepares_itself_while_the_process_starts(config):
 
 
 def test_a_process_without_an_engine_ends(config):
-    process = CompilerProcess(Order(config, "xgrammar", 60.0, 2**30))
+    process = CompilerProcess(order(config, "xgrammar"))
     process._process.stdin.close()
     process._process.wait(20)
     assert process._process.returncode == 0
