@@ -361,6 +361,15 @@ def test_the_io_processor_example_finds_the_nearest(example, tmp_path):
     assert answer["nearest"] == "a worker" and answer["scores"][1] == pytest.approx(1.0)
 
 
+def test_the_chat_template_example_writes_the_prompt(example, tmp_path):
+    example("chat_templates")
+    model = str(tiny_llama(tmp_path / "llama"))
+    named = {"chat_template_engine": "braces", "chat_template": "<|{role}|>{content}{mood}", **OPTIONS}
+    with LLM(model, threads=1, **named) as llm:
+        answer = llm.chat([{"role": "user", "content": "memory"}], GREEDY, mood="!")[0]
+    assert answer.prompt == "<|user|>memory!<|assistant|>" and answer.outputs
+
+
 def test_the_tool_server_example_asks_and_is_answered(example):
     example("tool_servers")
     from acme_core_desk.client import Desk
