@@ -24,6 +24,7 @@ from core.plugins.drivers import load_descriptors, load_impl
 from core.plugins.hooks import Hooks
 from core.plugins.kinds import HOOKS_GROUP, KINDS
 from core_testing.tinyencoders import tiny_encoder
+from core_testing.tinymodels import tiny_llama
 
 ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "docs" / "plugins" / "kinds"
