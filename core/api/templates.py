@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal, Protocol
 
+import msgspec
+
 from core.api.errors import RequestError
 
 ContentFormat = Literal["string", "openai"]
@@ -42,8 +44,7 @@ class TemplateContext:
     max_chars: int = MAX_PROMPT_CHARS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TemplateInput:
+class TemplateInput(msgspec.Struct, frozen=True, kw_only=True):
     """A conversation to be written. Nothing of it may be changed.
 
     Attributes:
@@ -61,7 +62,7 @@ class TemplateInput:
     messages: Sequence[Mapping[str, Any]]
     tools: Sequence[Mapping[str, Any]] | None = None
     documents: Sequence[Mapping[str, Any]] | None = None
-    variables: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
+    variables: Mapping[str, Any] = msgspec.field(default_factory=dict)
     add_generation_prompt: bool = True
     continue_final_message: bool = False
     seconds: float = RENDER_SECONDS

@@ -24,6 +24,7 @@ from core.plugins.drivers import load_descriptors, load_impl
 from core.plugins.hooks import Hooks
 from core.plugins.kinds import HOOKS_GROUP, KINDS
 from core_testing.tinyencoders import tiny_encoder
+from core_testing.tinymodels import tiny_llama
 
 ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "docs" / "plugins" / "kinds"
@@ -360,6 +361,15 @@ def test_the_io_processor_example_finds_the_nearest(example, tmp_path):
     with LLM(model, dtype="float32", threads=1, io_processor="nearest") as llm:
         answer = llm.encode({"data": {"text": "a worker", "choices": ["memory", "a worker"]}})[0].outputs
     assert answer["nearest"] == "a worker" and answer["scores"][1] == pytest.approx(1.0)
+
+
+def test_the_chat_template_example_writes_the_prompt(example, tmp_path):
+    example("chat_templates")
+    model = str(tiny_llama(tmp_path / "llama"))
+    named = {"chat_template_engine": "braces", "chat_template": "<|{role}|>{content}{mood}", **OPTIONS}
+    with LLM(model, threads=1, **named) as llm:
+        answer = llm.chat([{"role": "user", "content": "memory"}], GREEDY, mood="!")[0]
+    assert answer.prompt == "<|user|>memory!<|assistant|>" and answer.outputs
 
 
 def test_the_tool_server_example_asks_and_is_answered(example):
