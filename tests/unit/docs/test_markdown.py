@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+from core_plugin_vllm_flags.names import NAMES
+from core_plugin_vllm_flags.translation import by_name
 
 from core.cli.tree import commands, whole_parser
 from core.config.fields import option_fields
@@ -47,6 +49,7 @@ FOREIGN = {  # flags of pip, pytest, cmake, node and of this repository's tools;
     *("--no-deps", "--no-build-isolation", "--force-reinstall", "--find-links", "--build", "--test"),
     *("--index-url", "--extra-index-url"),
     "--top-n-sigma",  # of an example plugin
+    *("--ctx-size", "--parallel", "--mlock"),  # of another server, as an example
     *("--core-plugin-conformance", "--core-conformance-report", "--core-conformance-level"),
     *("--emulator", "--processor", "--cold", "--streams", "--tokens", "--rows", "--update", "--check"),
     *(
@@ -141,6 +144,7 @@ def test_every_module_and_class_that_is_named_exists():
 def test_every_flag_is_one():
     known = {flag for _, parser in commands(whole_parser()) for flag in parser._option_string_actions}
     known |= {name for field in option_fields() for name in field.names}
+    known |= {*by_name(), *(f"--{name}" for name in NAMES)}
     known |= {flag.replace("--", "--no-", 1) for flag in known}
     used = {(page.name, flag) for page in WRITTEN for flag in FLAG.findall(page.read_text(encoding="utf-8"))}
     assert len(used) > 100

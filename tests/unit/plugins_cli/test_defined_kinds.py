@@ -255,7 +255,7 @@ def definition(site):
         ({"group": "core.routes"}, "groups that begin with core. are core's"),
         ({"point": "acme.others"}, "its kind defines 'acme.things', its entry point is named 'acme.others'"),
         ({"option": "port"}, "there is an option 'port' already"),
-        ({"option": "scheduling_policy"}, "there is an option 'scheduling_policy' already"),
+        ({"option": "weight_loader"}, "there is an option 'weight_loader' already"),
         ({"option": "no-thing"}, "'no-thing' cannot be an option"),
         ({"descriptor": ""}, "it names no descriptor"),
         ({"more": "tier='stable'"}, "kinds of plugins are provisional"),
