@@ -361,6 +361,16 @@ def test_the_io_processor_example_finds_the_nearest(example, tmp_path):
     assert answer["nearest"] == "a worker" and answer["scores"][1] == pytest.approx(1.0)
 
 
+def test_the_flag_dialect_example_reads_three_flags(example, capsys):
+    example("flag_dialects")
+    words = ["config", "show", "m", "--ctx-size", "4096", "--parallel=8", "--json"]
+    assert cli.main(words) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["model.max_model_len"]["value"] == 4096 and shown["scheduler.max_num_seqs"]["value"] == 8
+    assert cli.main([*words, "--mlock"]) == 2
+    assert "CORE-C105 --mlock is not supported. Weights stay" in capsys.readouterr().err
+
+
 def test_the_tool_server_example_asks_and_is_answered(example):
     example("tool_servers")
     from acme_core_desk.client import Desk
