@@ -297,6 +297,16 @@ def test_the_command_example_says_hello(example, capsys):
     assert capsys.readouterr().out == "hello there\n"
 
 
+def test_the_flag_dialect_example_reads_three_flags(example, capsys):
+    example("flag_dialects")
+    words = ["config", "show", "m", "--ctx-size", "4096", "--parallel=8", "--json"]
+    assert cli.main(words) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["model.max_model_len"]["value"] == 4096 and shown["scheduler.max_num_seqs"]["value"] == 8
+    assert cli.main([*words, "--mlock"]) == 2
+    assert "CORE-C105 --mlock is not supported. Weights stay" in capsys.readouterr().err
+
+
 def test_the_source_and_loader_examples_find_and_read(example, tmp_path, monkeypatch):
     example("model_sources")
     example("weight_loaders")
@@ -359,16 +369,6 @@ def test_the_io_processor_example_finds_the_nearest(example, tmp_path):
     with LLM(model, dtype="float32", threads=1, io_processor="nearest") as llm:
         answer = llm.encode({"data": {"text": "a worker", "choices": ["memory", "a worker"]}})[0].outputs
     assert answer["nearest"] == "a worker" and answer["scores"][1] == pytest.approx(1.0)
-
-
-def test_the_flag_dialect_example_reads_three_flags(example, capsys):
-    example("flag_dialects")
-    words = ["config", "show", "m", "--ctx-size", "4096", "--parallel=8", "--json"]
-    assert cli.main(words) == 0
-    shown = json.loads(capsys.readouterr().out)
-    assert shown["model.max_model_len"]["value"] == 4096 and shown["scheduler.max_num_seqs"]["value"] == 8
-    assert cli.main([*words, "--mlock"]) == 2
-    assert "CORE-C105 --mlock is not supported. Weights stay" in capsys.readouterr().err
 
 
 def test_the_tool_server_example_asks_and_is_answered(example):
