@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from core.api.errors import ConfigError, CoreError
 from core.cli.help import explain, find_option
 from core.cli.ui.tables import table
-from core.config.dialects import describe, unknown_flags
+from core.config.dialects import describe, lead, unknown_flags
 from core.config.fields import OptionField, option_fields
 from core.config.flags import add_option_flags
 from core.config.load import LoadedOptions, load_options
@@ -163,6 +163,5 @@ def _find(name: str) -> OptionField:
         return field
     known: Sequence[str] = [spelling for field in option_fields() for spelling in (*field.names, field.path)]
     wanted = name.removeprefix("--").replace("_", "-")
-    raise ConfigError(
-        "CORE-C104", f"no option is called {name!r}.", hint=nearest(wanted, known) or "See `core config show`."
-    )
+    hint = nearest(wanted, known) or "See `core config show`."
+    raise ConfigError("CORE-C104", f"no option is called {name!r}.", hint=f"{hint} {lead()}".rstrip())

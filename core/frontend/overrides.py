@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from core.api.errors import ConfigError
+from core.config.dialects import lead
 from core.config.fields import OptionField, find_field, option_fields
 from core.config.load import build
 from core.config.resolved import Options
@@ -35,7 +36,7 @@ def _named(overrides: Mapping[str, Any]) -> Iterator[tuple[Key, Setting]]:
         field = known.get(name) or (find_field(name) if "." not in name else None)
         if field is None:
             hint = nearest(name, known) or "`core config show` lists all options."
-            raise ConfigError("CORE-C130", f"there is no option '{name}'.", hint=hint)
+            raise ConfigError("CORE-C130", f"there is no option '{name}'.", hint=f"{hint} {lead()}".rstrip())
         yield from Setting(field, value, "argument", f"argument {name}").spread()
 
 

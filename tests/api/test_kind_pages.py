@@ -299,6 +299,16 @@ def test_the_command_example_says_hello(example, capsys):
     assert capsys.readouterr().out == "hello there\n"
 
 
+def test_the_flag_dialect_example_reads_three_flags(example, capsys):
+    example("flag_dialects")
+    words = ["config", "show", "m", "--ctx-size", "4096", "--parallel=8", "--json"]
+    assert cli.main(words) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["model.max_model_len"]["value"] == 4096 and shown["scheduler.max_num_seqs"]["value"] == 8
+    assert cli.main([*words, "--mlock"]) == 2
+    assert "CORE-C105 --mlock is not supported. Weights stay" in capsys.readouterr().err
+
+
 def test_the_source_and_loader_examples_find_and_read(example, tmp_path, monkeypatch):
     example("model_sources")
     example("weight_loaders")

@@ -181,7 +181,7 @@ def test_one_that_fails_is_told_of_once_and_the_others_are_asked(install, caplog
     assert "CORE-P108" in told[1] and "AssertionError" in told[1]
 
 
-def test_where_none_is_installed_the_refusal_says_what_to_install(install, tmp_path):
+def test_where_none_is_installed_the_refusal_says_what_to_install(install, tmp_path, capsys):
     install()
     dist = "core-plugin-vllm-flags"
     told = f"{dist} knows flags, configuration keys and values of vLLM: `pip install {dist}`."
@@ -190,6 +190,10 @@ def test_where_none_is_installed_the_refusal_says_what_to_install(install, tmp_p
     (tmp_path / "core.toml").write_text("tensor_parallel_size = 1\n")
     error = refusal("m", "--config", str(tmp_path / "core.toml"))
     assert error.code == "CORE-C102" and error.hint.endswith(told)
+    with pytest.raises(ConfigError, match="pip install core-plugin-vllm-flags"):
+        options_with(None, {"gpu_memory_utilization": 0.5})
+    assert main(["config", "explain", "tensor-parallel-size"]) == 2
+    assert told in capsys.readouterr().err
     with pytest.raises(ConfigError) as caught:
         CoreParser(prog="core ls").parse_args(["--tensor-parallel-size", "1"])
     assert "vllm" not in caught.value.hint

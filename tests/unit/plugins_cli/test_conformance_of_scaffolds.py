@@ -36,6 +36,7 @@ SAMPLED = {
     "core.structured_output": ("sentences_are_accepted", "other_texts_are_refused"),
     "core.logits": ("check_refuses_with_value_errors", "rows_do_not_mix", "logits_equal_the_samples_reference"),
     "core.commands": ("samples_run", "wrong_usage_has_status_2"),
+    "core.flag_dialects": ("samples_become_cores_flags", "refusals_say_why"),
     "core.tool_parsers": ("samples_give_their_events",),
     "core.model_sources": ("samples_resolve",),
     "core.routes": ("samples_are_answered",),
