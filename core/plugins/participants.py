@@ -15,6 +15,8 @@ from core.plugins.select import Selector
 HONOURED = frozenset({"grammar", "thinking_token_budget"})
 """Fields of `SamplingParams` that core leaves to participants."""
 
+BY_ITSELF = "it takes part wherever it is installed"
+
 
 def choose_participants(selector: Selector, asks: Sequence[str], device: str, task: str) -> list[Candidate]:
     """Return the participants: automatic ones that can take part, by name, and then those of `asks` in their order.
@@ -34,4 +36,9 @@ def choose_participants(selector: Selector, asks: Sequence[str], device: str, ta
 
     usable = [one for one in selector.assess(PARTICIPANT, takes_part).usable if one.spec(ParticipantSpec).automatic]
     unasked = {one.entry.name for one in usable if not any(answers(ask, one.entry) for ask in asks)}
-    return [selector.choose(PARTICIPANT, name, check=takes_part, subject=device) for name in (*sorted(unasked), *asks)]
+    chosen = []
+    for name in (*sorted(unasked), *asks):
+        chosen.append(selector.choose(PARTICIPANT, name, check=takes_part, subject=device))
+        if name in unasked:
+            selector.reports[-1].asked, selector.reports[-1].how = None, BY_ITSELF
+    return chosen

@@ -60,6 +60,7 @@ def test_automatic_ones_come_before_those_that_are_named(chosen, asks, given, na
     found, reports = chosen(*asks, **given)
     assert [one.entry.name for one in found] == names
     assert [report.chosen.entry.name for report in reports] == names
+    assert {report.chosen.entry.name for report in reports if report.asked} == set(asks)
 
 
 @pytest.mark.parametrize(("name", "told"), [("pools", "takes part in pool, not in generate"), ("away", "gpu")])
