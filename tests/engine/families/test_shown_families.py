@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from core_plugin_jinja.manifest import JINJA
 from safetensors import safe_open
 
 from core.boot import resolve
@@ -117,7 +118,7 @@ def test_a_checkpoint_without_a_template_has_that_of_its_tokens(name, families, 
     (directory / "tokenizer_config.json").write_text(json.dumps(settings))
     (directory / "generation_config.json").write_text('{"temperature": 0.25, "top_k": 7}')
     resolution = resolved(directory)
-    sources = template_sources(resolution.config, resolution.reader.tokenizer(directory))
+    sources = template_sources(resolution.config, resolution.reader.tokenizer(directory), JINJA.marks)
     assert bool(sources) == (template is not None)
     found = shown(directory)
     assert found["chat template"] == ("no" if template is None else f"none of its own; served as {template}")
