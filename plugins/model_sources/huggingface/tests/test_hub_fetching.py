@@ -350,6 +350,10 @@ def test_a_disk_that_fills_up_leaves_a_part_to_go_on_with(tiny, monkeypatch):
     assert [one.asked for one in tiny.fetched("model.safetensors")] == ["bytes=1500000-"]
 
 
+def test_a_part_that_another_download_takes_away_is_no_part(tmp_path):
+    assert remote._size(tmp_path / "gone.incomplete") == 0
+
+
 def test_who_interrupts_need_not_wait(tiny):
     tiny.gate.clear()
     timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))

@@ -86,7 +86,7 @@ class Remote:
 
     def _require_room(self, repository: Path, needed: int) -> None:
         """Refuse to begin what cannot end. Parts of earlier downloads count as room."""
-        parts = sum(part.stat().st_size for part in repository.glob("blobs/*.incomplete"))
+        parts = sum(map(_size, repository.glob("blobs/*.incomplete")))
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             free = shutil.disk_usage(self._folder).free + parts
@@ -149,3 +149,11 @@ def _token(asked: str | bool | None) -> str | bool:
 def _quiet(error: Exception) -> Exception | None:
     """Return the cause to show with `--debug`: headers that a client quotes are none."""
     return None if "Bearer" in str(error) else error
+
+
+def _size(part: Path) -> int:
+    """Return the bytes of a part; none if another download has just finished or dropped it."""
+    try:
+        return part.stat().st_size
+    except FileNotFoundError:
+        return 0
