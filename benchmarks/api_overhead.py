@@ -126,11 +126,14 @@ def serve(interval: float) -> None:
 
 
 def _resolution(options: Any) -> Any:
-    """Return what `core.boot.resolve` would: a configuration without plugins, and a byte-level tokenizer."""
+    """Return what `core.boot.resolve` would: a configuration with a template engine alone, and a byte-level tokenizer."""
     from core.api import CheckpointInfo, ModelFiles, ModelShape
     from core.config.resolved import EngineConfig
-    from core.plugins.plan import PluginPlan
+    from core.plugins.catalog import Catalogue
+    from core.plugins.plan import PlannedPlugin, PluginPlan
 
+    (engine,) = Catalogue.scan().entries("core.chat_templates")
+    names = {name: getattr(engine, name) for name in ("group", "name", "value", "dist", "version")}
     here = str(Path(__file__).parent)
     shape = ModelShape(
         vocab_size=300, max_positions=4096, num_layers=1, hidden_size=8, num_heads=1, num_kv_heads=1, head_dim=8
@@ -140,7 +143,7 @@ def _resolution(options: Any) -> Any:
         files=ModelFiles(reference="stub", path=here, name="stub"),
         checkpoint=CheckpointInfo(path=here, format="stub", architecture="Stub", config={}),
         shape=shape,
-        plan=PluginPlan(),
+        plan=PluginPlan(drivers=(PlannedPlugin(**names, api=1),)),
         dtype="float32",
         kv_dtype="float32",
         max_model_len=4096,
