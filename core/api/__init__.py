@@ -154,7 +154,15 @@ if TYPE_CHECKING:
     from core.api.ranks import Ranks
     from core.api.requests import MAX_USER, Caller, Reject, RequestDraft, RequestPatch, key_id
     from core.api.rotary import RopeConfig, rope_config
-    from core.api.routes import EngineClient, GeneratedText, RoutePlugin, RouteRegistry, RouteRequest, RouteResponse
+    from core.api.routes import (
+        MAX_PARTS,
+        EngineClient,
+        GeneratedText,
+        RoutePlugin,
+        RouteRegistry,
+        RouteRequest,
+        RouteResponse,
+    )
     from core.api.sampling import SamplingField, SamplingView
     from core.api.sampling_table import SAMPLING_FIELDS
     from core.api.schedulers import AdmissionPolicy, ChunkPolicy, RequestView, SchedulerPolicy, SchedulerState
@@ -228,6 +236,7 @@ if TYPE_CHECKING:
         ToolSession,
         ToolSessions,
     )
+    from core.api.uploads import RouteForm, UploadedFile
     from core.api.verdict import ProbeResult, Verdict
     from core.api.versions import API_VERSIONS
     from core.api.weights import (
@@ -301,7 +310,7 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
         "ranks": "Ranks",
         "requests": "MAX_USER Caller Reject RequestDraft RequestPatch key_id",
         "rotary": "rope_config RopeConfig",
-        "routes": "EngineClient GeneratedText RoutePlugin RouteRegistry RouteRequest RouteResponse",
+        "routes": "MAX_PARTS EngineClient GeneratedText RoutePlugin RouteRegistry RouteRequest RouteResponse",
         "sampling": "SamplingField SamplingView",
         "sampling_table": "SAMPLING_FIELDS",
         "schedulers": "AdmissionPolicy ChunkPolicy RequestView SchedulerPolicy SchedulerState",
@@ -327,6 +336,7 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
         ),
         "verdict": "ProbeResult Verdict",
         "wire": "encode_message MessageDecoder",
+        "uploads": "RouteForm UploadedFile",
         "versions": "API_VERSIONS",
         "weights": (
             "CheckpointInfo CheckpointReader KeptWeights ModelFiles ModelSource WeightManifest WeightReceiver "
@@ -377,6 +387,7 @@ __all__ = [
     "encode_message",
     "MessageDecoder",
     "DataRequest",
+    "MAX_PARTS",
     "MAX_PROMPTS",
     "Pooled",
     "Pooler",
@@ -542,6 +553,7 @@ __all__ = [
     "RequestView",
     "RopeConfig",
     "Rotation",
+    "RouteForm",
     "RoutePlugin",
     "RouteRegistry",
     "RouteRequest",
@@ -589,6 +601,7 @@ __all__ = [
     "ToolServerSpec",
     "ToolSession",
     "ToolStart",
+    "UploadedFile",
     "Uploads",
     "Verdict",
     "Waiver",

@@ -51,12 +51,12 @@ class Api(FastAPI):
 
     def openapi(self) -> dict[str, Any]:
         """Return the schema, made once."""
-        for extra, body in self.state.bodies:
+        for extra, body, takes in self.state.bodies:
             schema = inline_refs(body.model_json_schema())
             if issubclass(body, SamplingBody):
                 further = {name: one.schema for name, one in self.state.core.llm.plugin_fields.items()}
                 schema["properties"] = {**further, **schema["properties"]}
-            content = {JSON: {"schema": schema}}
+            content = {takes: {"schema": schema}}
             extra["requestBody"] = {"required": True, "content": content}
         self.state.bodies.clear()
         return super().openapi()
@@ -127,7 +127,7 @@ def _add(app: FastAPI, state: ServerState, route: Route, by_header: ByHeader) ->
         methods=[route.method],
         name=route.endpoint.__name__,
         summary=f"{route.method} {route.path}",  # else the schema would show the name of a Python function
-        openapi_extra=_told(app, route.method, route.path, route.body),
+        openapi_extra=_told(app, route.path, route.body),
         response_class=Response,
     )
 
@@ -153,13 +153,13 @@ def _add_one(app: FastAPI, route: PluggedRoute, endpoint: PlainEndpoint) -> None
         methods=list(route.methods),
         name=getattr(route.endpoint, "__name__", None),  # files have none
         summary=route.summary or f"{route.method} {route.path}",
-        openapi_extra=_told(app, route.method, route.path, route.body, streams=route.streams) if told else None,
+        openapi_extra=_told(app, route.path, route.body, streams=route.streams, takes=route.takes) if told else None,
         response_class=Response,
     )
 
 
 def _told(
-    app: FastAPI, method: str, path: str, body: type[BaseModel] | None, *, streams: bool = False
+    app: FastAPI, path: str, body: type[BaseModel] | None, *, streams: bool = False, takes: str = JSON
 ) -> dict[str, Any]:
     """Return what the schema says of a route beside its path; the body that it reads itself is told all the same.
 
@@ -177,7 +177,7 @@ def _told(
     }
     told: dict[str, Any] = {"responses": answers}
     if body is not None:
-        app.state.bodies.append((told, body))
+        app.state.bodies.append((told, body, takes))
     return told
 
 

@@ -41,6 +41,7 @@ class PluginRoutes:
         generates: bool = False,
         streams: bool = False,
         scope: RouteScope = "generate",
+        takes: str = "application/json",
     ) -> None:
         """Declare a route. Raises `PluginError` CORE-P130."""
         if method not in METHODS:
@@ -60,6 +61,7 @@ class PluginRoutes:
             header=header and header.lower(),
             generates=generates,
             streams=streams,
+            takes=takes,
         )
         self.table.put(route)
 

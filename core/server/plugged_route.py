@@ -30,6 +30,7 @@ class PluggedRoute:
         header: Clients that send this header get it; the path may be another's for everybody else.
         generates: A model that gives vectors does not answer it.
         streams: Told to clients: it may answer with events.
+        takes: Told to clients: the media type of its body.
     """
 
     owner: str
@@ -44,6 +45,7 @@ class PluggedRoute:
     header: str | None = None
     generates: bool = False
     streams: bool = False
+    takes: str = "application/json"
 
     @property
     def public(self) -> bool:
