@@ -195,6 +195,7 @@ if TYPE_CHECKING:
     )
     from core.api.shapes import ModelShape, PoolingShape, WeightShape, features_of
     from core.api.sinks import EngineStats, FinishedRequest, StatSink
+    from core.api.sockets import RouteSocket
     from core.api.sources import Access, KeepsModels, ReachesOut, RemovesModels, StoredModel
     from core.api.states import State, StateMemory, StateRows
     from core.api.steps import BlockUpdate, NewRow, StateCopies, StepPlan, StepResult, TopLogprobs, WorkerInfo
@@ -321,6 +322,7 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
         ),
         "shapes": "features_of ModelShape PoolingShape WeightShape",
         "sinks": "EngineStats FinishedRequest StatSink",
+        "sockets": "RouteSocket",
         "sources": "Access KeepsModels ReachesOut RemovesModels StoredModel",
         "states": "State StateMemory StateRows",
         "steps": "BlockUpdate NewRow StateCopies StepPlan StepResult TopLogprobs WorkerInfo",
@@ -558,6 +560,7 @@ __all__ = [
     "RouteRegistry",
     "RouteRequest",
     "RouteResponse",
+    "RouteSocket",
     "Router",
     "Routing",
     "RouteSpec",

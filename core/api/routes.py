@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from core.api.sampling import SamplingField, SamplingView
     from core.api.serving import Answer, ChatRequest, Dialect, Reply, TextRequest
     from core.api.sinks import EngineStats
+    from core.api.sockets import SocketEndpoint
     from core.api.tokenizer import Tokenizer
     from core.api.tool_servers import ToolServers
     from core.api.uploads import RouteForm
@@ -150,6 +151,18 @@ class RouteRegistry(Protocol):
                 `admin`. `public`: GET or HEAD of a path without parameters under the descriptor's `public`, which
                 nobody needs a key for.
             takes: Media type of `body`, as clients are told: `multipart/form-data` of a route that reads a form.
+        """
+        ...
+
+    def socket(self, path: str, endpoint: SocketEndpoint, *, summary: str = "", scope: RouteScope = "generate") -> None:
+        """Declare a web socket; the path may have routes as well. Layers do not see it.
+
+        Clients send the key as those of routes do, in a header. Web pages cannot set headers of web sockets, and no
+        key is taken from anywhere else: they have sockets where the server has no keys and their origin is allowed.
+
+        Args:
+            path: As of `add`.
+            scope: `generate` or `admin`, as of `add`.
         """
         ...
 

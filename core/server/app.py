@@ -37,6 +37,7 @@ from core.server.plugged_route import PluggedRoute
 from core.server.pooled import required_pooler
 from core.server.prefix import Prefix
 from core.server.routes import Route
+from core.server.sockets import Sockets
 from core.server.state import ServerState
 
 
@@ -100,7 +101,7 @@ def create_app(
     for layer in reversed(layers):
         app.add_middleware(layer.around)
     app.add_exception_handler(HTTPException, _render)
-    app.add_middleware(Gate, state=state)
+    app.add_middleware(Gate, state=state, sockets=Sockets(state, plugged))
     _add_edge(app, state)
     return app
 
@@ -136,8 +137,9 @@ def _add_plugged(app: FastAPI, state: ServerState, routes: Sequence[PluggedRoute
     state.public_paths |= {route.path for route in routes if route.public}
     check_free(routes, app.routes, keyless=state.public_paths | PUBLIC_PATHS)
     state.admin_paths |= {route.path for route in routes if route.scope == "admin"}
+    state.has_sockets = any(route.socket for route in routes)
     for route in routes:
-        if route.header is None:
+        if route.header is None and not route.socket:
             refused = route.generates and state.llm.pooling is not None
             own = partial(refuse_generation, state) if refused else PluggedEndpoint(route, state).__call__
             _add_one(app, route, by_header.around(route.path, route.methods, own))

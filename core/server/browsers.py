@@ -19,7 +19,7 @@ EXPOSED = ("x-request-id", "x-core-ignored-fields", "retry-after")
 """Headers of core's answers that a page may read, besides those that every page may."""
 
 
-def check_page(request: HTTPConnection) -> None:
+def check_page(request: HTTPConnection, state: ServerState) -> None:
     """Refuse what a browser sends for a web page of another origin that may not call the API, without asking first.
 
     Raises:
@@ -29,7 +29,8 @@ def check_page(request: HTTPConnection) -> None:
     if origin is None:
         foreign = request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
     else:
-        allowed = request.app.state.core.options.server.allowed_origins
+        closed = request.scope["path"] in state.admin_paths
+        allowed = () if closed else state.options.server.allowed_origins
         own = urlsplit(origin).netloc == request.headers.get("host", "")
         foreign = not (own or origin in allowed or "*" in allowed)
     if foreign:

@@ -12,7 +12,6 @@ from starlette.requests import Request
 
 from core.api.uploads import RouteForm, UploadedFile
 from core.server.body import BODY_SECONDS, bounded, check_announced, in_time
-from core.server.browsers import check_page
 from core.server.errors import ApiError
 
 MEDIA_TYPE = "multipart/form-data"
@@ -114,12 +113,11 @@ async def read_form(
         keep: As of `BoundedParser.read`.
 
     Raises:
-        ApiError: 403, a web page of another origin sends it; 408, 413, 415; 400, it is no form.
+        ApiError: 408, 413, 415; 400, it is no form.
     """
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != MEDIA_TYPE:
         message = f"The body must be a form: send Content-Type: {MEDIA_TYPE} with its boundary."
         raise ApiError(415, message, code="unsupported_media_type")
-    check_page(request)  # a browser sends forms across origins without asking first
     check_announced(request, limit)
     async with in_time(BODY_SECONDS + limit / SLOWEST):
         return await BoundedParser(request, bounded(request, limit), part_limit, max_parts).read(keep)

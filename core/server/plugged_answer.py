@@ -14,11 +14,12 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
 from core.api.middleware import SHORT_CUT
-from core.api.routes import MAX_PARTS, B, RouteRequest, RouteResponse
+from core.api.routes import MAX_PARTS, B, Endpoint, RouteRequest, RouteResponse
 from core.api.serving import Reply
 from core.api.uploads import RouteForm
 from core.plugins.drivers import describe
 from core.server.body import read_object
+from core.server.browsers import check_page
 from core.server.dialect import careful
 from core.server.errors import INTERNAL, ApiError, ClientGoneError, as_api_error
 from core.server.form import read_form
@@ -86,6 +87,7 @@ class PluggedRequest:
         self, *, limit: int | None = None, part_limit: int | None = None, max_parts: int = MAX_PARTS
     ) -> RouteForm:
         """Return the body, a form. Raises what the server answers with a 4xx."""
+        check_page(self._request, self._state)  # a browser sends forms across origins without asking first
         most = self._state.options.server.max_body_bytes if limit is None else limit
         most_of_one = most if part_limit is None else part_limit
         return await read_form(self._request, most, most_of_one, max_parts, self._files.append)
@@ -130,7 +132,7 @@ class PluggedResponse(Response):
     async def _answer(self, scope: Scope, incoming: Incoming, send: Send) -> None:
         request = PluggedRequest(Request(scope, incoming.receive), self._state)
         try:
-            await self._send(await self._route.endpoint(request), scope, incoming, send)
+            await self._send(await cast(Endpoint, self._route.endpoint)(request), scope, incoming, send)
         finally:
             request.close()
 

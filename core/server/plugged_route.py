@@ -9,11 +9,15 @@ from typing import TYPE_CHECKING
 
 from core.api.errors import PluginError
 from core.api.routes import Endpoint, RouteScope
+from core.api.sockets import SocketEndpoint
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD")
+SOCKET = "SOCKET"
+"""In place of the method of a web socket."""
+
 PARAMETER = re.compile(r"\{[^{}/]+\}")
 """A part of a path that is one."""
 
@@ -36,7 +40,7 @@ class PluggedRoute:
     owner: str
     method: str
     path: str
-    endpoint: Endpoint
+    endpoint: Endpoint | SocketEndpoint
     summary: str = ""
     scope: RouteScope = "generate"
     file: bool = False
@@ -46,6 +50,11 @@ class PluggedRoute:
     generates: bool = False
     streams: bool = False
     takes: str = "application/json"
+
+    @property
+    def socket(self) -> bool:
+        """Whether it is a web socket."""
+        return self.method == SOCKET
 
     @property
     def public(self) -> bool:
