@@ -154,7 +154,15 @@ if TYPE_CHECKING:
     from core.api.ranks import Ranks
     from core.api.requests import MAX_USER, Caller, Reject, RequestDraft, RequestPatch, key_id
     from core.api.rotary import RopeConfig, rope_config
-    from core.api.routes import EngineClient, GeneratedText, RoutePlugin, RouteRegistry, RouteRequest, RouteResponse
+    from core.api.routes import (
+        MAX_PARTS,
+        EngineClient,
+        GeneratedText,
+        RoutePlugin,
+        RouteRegistry,
+        RouteRequest,
+        RouteResponse,
+    )
     from core.api.sampling import SamplingField, SamplingView
     from core.api.sampling_table import SAMPLING_FIELDS
     from core.api.schedulers import AdmissionPolicy, ChunkPolicy, RequestView, SchedulerPolicy, SchedulerState
@@ -187,6 +195,7 @@ if TYPE_CHECKING:
     )
     from core.api.shapes import ModelShape, PoolingShape, WeightShape, features_of
     from core.api.sinks import EngineStats, FinishedRequest, StatSink
+    from core.api.sockets import RouteSocket
     from core.api.sources import Access, KeepsModels, ReachesOut, RemovesModels, StoredModel
     from core.api.states import State, StateMemory, StateRows
     from core.api.steps import BlockUpdate, NewRow, StateCopies, StepPlan, StepResult, TopLogprobs, WorkerInfo
@@ -228,6 +237,7 @@ if TYPE_CHECKING:
         ToolSession,
         ToolSessions,
     )
+    from core.api.uploads import RouteForm, UploadedFile
     from core.api.verdict import ProbeResult, Verdict
     from core.api.versions import API_VERSIONS
     from core.api.weights import (
@@ -301,7 +311,7 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
         "ranks": "Ranks",
         "requests": "MAX_USER Caller Reject RequestDraft RequestPatch key_id",
         "rotary": "rope_config RopeConfig",
-        "routes": "EngineClient GeneratedText RoutePlugin RouteRegistry RouteRequest RouteResponse",
+        "routes": "MAX_PARTS EngineClient GeneratedText RoutePlugin RouteRegistry RouteRequest RouteResponse",
         "sampling": "SamplingField SamplingView",
         "sampling_table": "SAMPLING_FIELDS",
         "schedulers": "AdmissionPolicy ChunkPolicy RequestView SchedulerPolicy SchedulerState",
@@ -312,6 +322,7 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
         ),
         "shapes": "features_of ModelShape PoolingShape WeightShape",
         "sinks": "EngineStats FinishedRequest StatSink",
+        "sockets": "RouteSocket",
         "sources": "Access KeepsModels ReachesOut RemovesModels StoredModel",
         "states": "State StateMemory StateRows",
         "steps": "BlockUpdate NewRow StateCopies StepPlan StepResult TopLogprobs WorkerInfo",
@@ -327,6 +338,7 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
         ),
         "verdict": "ProbeResult Verdict",
         "wire": "encode_message MessageDecoder",
+        "uploads": "RouteForm UploadedFile",
         "versions": "API_VERSIONS",
         "weights": (
             "CheckpointInfo CheckpointReader KeptWeights ModelFiles ModelSource WeightManifest WeightReceiver "
@@ -377,6 +389,7 @@ __all__ = [
     "encode_message",
     "MessageDecoder",
     "DataRequest",
+    "MAX_PARTS",
     "MAX_PROMPTS",
     "Pooled",
     "Pooler",
@@ -542,10 +555,12 @@ __all__ = [
     "RequestView",
     "RopeConfig",
     "Rotation",
+    "RouteForm",
     "RoutePlugin",
     "RouteRegistry",
     "RouteRequest",
     "RouteResponse",
+    "RouteSocket",
     "Router",
     "Routing",
     "RouteSpec",
@@ -589,6 +604,7 @@ __all__ = [
     "ToolServerSpec",
     "ToolSession",
     "ToolStart",
+    "UploadedFile",
     "Uploads",
     "Verdict",
     "Waiver",

@@ -20,11 +20,16 @@ if TYPE_CHECKING:
     from core.api.sampling import SamplingField, SamplingView
     from core.api.serving import Answer, ChatRequest, Dialect, Reply, TextRequest
     from core.api.sinks import EngineStats
+    from core.api.sockets import SocketEndpoint
     from core.api.tokenizer import Tokenizer
     from core.api.tool_servers import ToolServers
+    from core.api.uploads import RouteForm
 
 B = TypeVar("B", bound="Body")
 T = TypeVar("T")
+
+MAX_PARTS = 64
+"""Fields and files of a form, where a plugin says nothing of them."""
 
 RouteScope = Literal["generate", "admin", "public"]
 """Who may ask a route: whoever has the API's key, whoever has the operator's, or everybody."""
@@ -72,6 +77,21 @@ class RouteRequest(Protocol):
         """
         ...
 
+    async def form(
+        self, *, limit: int | None = None, part_limit: int | None = None, max_parts: int = MAX_PARTS
+    ) -> RouteForm:
+        """Return the body, `multipart/form-data` within these bounds: its fields, and its files.
+
+        What is too large is answered with 413 while it still arrives, what is no form with 415 or 400, and a form of a
+        web page of another origin with 403, unless that origin is allowed.
+
+        Args:
+            limit: Most bytes of the whole body; None: as many as the server takes.
+            part_limit: Most bytes of one file; None: no other bound. A field that is none has 1 MiB at most.
+            max_parts: Most fields and files together.
+        """
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class RouteResponse:
@@ -115,6 +135,7 @@ class RouteRegistry(Protocol):
         generates: bool = False,
         streams: bool = False,
         scope: RouteScope = "generate",
+        takes: str = "application/json",
     ) -> None:
         """Declare a route.
 
@@ -129,6 +150,19 @@ class RouteRegistry(Protocol):
                 path decides before a route is looked for, so that it has no parameters, and all methods of it are
                 `admin`. `public`: GET or HEAD of a path without parameters under the descriptor's `public`, which
                 nobody needs a key for.
+            takes: Media type of `body`, as clients are told: `multipart/form-data` of a route that reads a form.
+        """
+        ...
+
+    def socket(self, path: str, endpoint: SocketEndpoint, *, summary: str = "", scope: RouteScope = "generate") -> None:
+        """Declare a web socket; the path may have routes as well. Layers do not see it.
+
+        Clients send the key as those of routes do, in a header. Web pages cannot set headers of web sockets, and no
+        key is taken from anywhere else: they have sockets where the server has no keys and their origin is allowed.
+
+        Args:
+            path: As of `add`.
+            scope: `generate` or `admin`, as of `add`.
         """
         ...
 

@@ -37,6 +37,7 @@ from core.server.plugged_route import PluggedRoute
 from core.server.pooled import required_pooler
 from core.server.prefix import Prefix
 from core.server.routes import Route
+from core.server.sockets import Sockets
 from core.server.state import ServerState
 
 
@@ -51,12 +52,12 @@ class Api(FastAPI):
 
     def openapi(self) -> dict[str, Any]:
         """Return the schema, made once."""
-        for extra, body in self.state.bodies:
+        for extra, body, takes in self.state.bodies:
             schema = inline_refs(body.model_json_schema())
             if issubclass(body, SamplingBody):
                 further = {name: one.schema for name, one in self.state.core.llm.plugin_fields.items()}
                 schema["properties"] = {**further, **schema["properties"]}
-            content = {JSON: {"schema": schema}}
+            content = {takes: {"schema": schema}}
             extra["requestBody"] = {"required": True, "content": content}
         self.state.bodies.clear()
         return super().openapi()
@@ -100,7 +101,7 @@ def create_app(
     for layer in reversed(layers):
         app.add_middleware(layer.around)
     app.add_exception_handler(HTTPException, _render)
-    app.add_middleware(Gate, state=state)
+    app.add_middleware(Gate, state=state, sockets=Sockets(state, plugged))
     _add_edge(app, state)
     return app
 
@@ -127,7 +128,7 @@ def _add(app: FastAPI, state: ServerState, route: Route, by_header: ByHeader) ->
         methods=[route.method],
         name=route.endpoint.__name__,
         summary=f"{route.method} {route.path}",  # else the schema would show the name of a Python function
-        openapi_extra=_told(app, route.method, route.path, route.body),
+        openapi_extra=_told(app, route.path, route.body),
         response_class=Response,
     )
 
@@ -136,8 +137,9 @@ def _add_plugged(app: FastAPI, state: ServerState, routes: Sequence[PluggedRoute
     state.public_paths |= {route.path for route in routes if route.public}
     check_free(routes, app.routes, keyless=state.public_paths | PUBLIC_PATHS)
     state.admin_paths |= {route.path for route in routes if route.scope == "admin"}
+    state.has_sockets = any(route.socket for route in routes)
     for route in routes:
-        if route.header is None:
+        if route.header is None and not route.socket:
             refused = route.generates and state.llm.pooling is not None
             own = partial(refuse_generation, state) if refused else PluggedEndpoint(route, state).__call__
             _add_one(app, route, by_header.around(route.path, route.methods, own))
@@ -153,13 +155,13 @@ def _add_one(app: FastAPI, route: PluggedRoute, endpoint: PlainEndpoint) -> None
         methods=list(route.methods),
         name=getattr(route.endpoint, "__name__", None),  # files have none
         summary=route.summary or f"{route.method} {route.path}",
-        openapi_extra=_told(app, route.method, route.path, route.body, streams=route.streams) if told else None,
+        openapi_extra=_told(app, route.path, route.body, streams=route.streams, takes=route.takes) if told else None,
         response_class=Response,
     )
 
 
 def _told(
-    app: FastAPI, method: str, path: str, body: type[BaseModel] | None, *, streams: bool = False
+    app: FastAPI, path: str, body: type[BaseModel] | None, *, streams: bool = False, takes: str = JSON
 ) -> dict[str, Any]:
     """Return what the schema says of a route beside its path; the body that it reads itself is told all the same.
 
@@ -177,7 +179,7 @@ def _told(
     }
     told: dict[str, Any] = {"responses": answers}
     if body is not None:
-        app.state.bodies.append((told, body))
+        app.state.bodies.append((told, body, takes))
     return told
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import orjson
@@ -35,28 +36,39 @@ async def read_bytes(request: Request, limit: int, *, typed: bool = True) -> byt
         # A browser sends other types across origins without asking first; JSON it does not.
         message = "The body must be JSON: send Content-Type: application/json."
         raise ApiError(415, message, code="unsupported_media_type")
+    check_announced(request, limit)
+    async with in_time(BODY_SECONDS):
+        return b"".join([chunk async for chunk in bounded(request, limit)])
+
+
+def check_announced(request: Request, limit: int) -> None:
+    """Refuse a body that is announced to be larger than `limit` bytes. Raises `ApiError` 413."""
     announced = request.headers.get("content-length", "")
     if announced.isdecimal() and int(announced) > limit:
         raise _too_large(limit)
+
+
+@asynccontextmanager
+async def in_time(seconds: float) -> AsyncIterator[None]:
+    """Give the body so long to arrive. Raises `ApiError` 408; `ClientGoneError`: its client has left."""
     try:
-        async with asyncio.timeout(BODY_SECONDS):
-            return await _read(request, limit)
+        async with asyncio.timeout(seconds):
+            yield
     except ClientDisconnect:
         raise ClientGoneError from None
     except TimeoutError:
-        message = f"The body did not arrive within {BODY_SECONDS:g} s."
+        message = f"The body did not arrive within {seconds:g} s."
         raise ApiError(408, message, code="body_too_slow", headers={"connection": "close"}) from None
 
 
-async def _read(request: Request, limit: int) -> bytes:
-    chunks: list[bytes] = []
+async def bounded(request: Request, limit: int) -> AsyncGenerator[bytes, None]:
+    """Yield a body as it comes. Raises `ApiError` 413 behind `limit` bytes."""
     size = 0
     async for chunk in request.stream():
         size += len(chunk)
         if size > limit:
             raise _too_large(limit)
-        chunks.append(chunk)
-    return b"".join(chunks)
+        yield chunk
 
 
 async def read_object(request: Request, limit: int, *, typed: bool = True) -> dict[str, Any]:

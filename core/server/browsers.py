@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from http import HTTPStatus
+from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -15,6 +17,24 @@ from core.server.state import ServerState
 
 EXPOSED = ("x-request-id", "x-core-ignored-fields", "retry-after")
 """Headers of core's answers that a page may read, besides those that every page may."""
+
+
+def check_page(request: HTTPConnection, state: ServerState) -> None:
+    """Refuse what a browser sends for a web page of another origin that may not call the API, without asking first.
+
+    Raises:
+        ApiError: 403.
+    """
+    origin = request.headers.get("origin")
+    if origin is None:
+        foreign = request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
+    else:
+        closed = request.scope["path"] in state.admin_paths
+        allowed = () if closed else state.options.server.allowed_origins
+        own = urlsplit(origin).netloc == request.headers.get("host", "")
+        foreign = not (own or origin in allowed or "*" in allowed)
+    if foreign:
+        raise ApiError(403, "This page may not do that: its origin is not allowed.", code="cors")
 
 
 class Browsers(CORSMiddleware):

@@ -6,6 +6,7 @@ import logging
 import os
 import re
 import time
+from http import HTTPStatus
 from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -24,6 +25,8 @@ logger = logging.getLogger(__name__)
 
 _CLIENT_ID = re.compile(rb"[!-~]{1,128}")
 _WEBSOCKET_REFUSED = {"type": "websocket.close", "code": 1008}
+_HTTP_ANSWER = "websocket.http.response"
+_HEADS = frozenset({"http.response.start", f"{_HTTP_ANSWER}.start", "websocket.accept"})
 
 
 class Gate:
@@ -32,10 +35,12 @@ class Gate:
     Args:
         app: The application.
         state: What the routes share.
+        sockets: Answers requests for web sockets in place of the application.
     """
 
-    def __init__(self, app: ASGIApp, state: ServerState) -> None:
+    def __init__(self, app: ASGIApp, state: ServerState, sockets: ASGIApp) -> None:
         self._app = app
+        self._sockets = sockets
         self._state = state
         server = state.options.server
         self._keys = KeyCheck(
@@ -50,23 +55,23 @@ class Gate:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on; whatever goes wrong inside is answered here."""
-        if scope["type"] == "websocket":
-            await send(_WEBSOCKET_REFUSED)
-        elif scope["type"] != "http":
-            await self._app(scope, receive, send)
+        if scope["type"] == "http":
+            await self._answer(self._app, scope["method"], scope, receive, send)
+        elif scope["type"] == "websocket":  # without a method: no file is meant that everybody may GET
+            await self._answer(self._sockets, "", scope, receive, _refusing(scope, send))
         else:
-            await self._http(scope, receive, send)
+            await self._app(scope, receive, send)
 
-    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _answer(self, app: ASGIApp, method: str, scope: Scope, receive: Receive, send: Send) -> None:
         started = time.perf_counter()
         answer, account = Answer(send, _request_id(scope)), Account()
         try:
-            refusal = self._keys.check(scope["path"], scope["headers"], scope["method"])
+            refusal = self._keys.check(scope["path"], scope["headers"], method)
             if refusal is not None:
                 raise refusal
             scope.setdefault(SHORT_CUT, send)  # a layer outside may have looked further ahead
             with authenticated(self._keys.key_of(scope["headers"])), accounted(account):
-                await self._app(scope, receive, answer.send)
+                await app(scope, receive, answer.send)
         except ClientGoneError:
             answer.status = answer.status or CLIENT_GONE
         except Exception as error:
@@ -85,7 +90,7 @@ class Gate:
         if self._log:
             name, ms = answer.request_id.decode("ascii"), seconds * 1000
             fields = {
-                "method": scope["method"],
+                "method": scope.get("method", "GET"),
                 "route": route,
                 "status": status,
                 "ms": round(ms, 1),
@@ -109,11 +114,25 @@ class Answer:
 
     async def send(self, message: Message) -> None:
         """Pass a message on."""
-        if message["type"] == "http.response.start":
-            self.status = message["status"]
+        if message["type"] in _HEADS:
+            self.status = message.get("status", HTTPStatus.SWITCHING_PROTOCOLS.value)
             headers: list[Any] = [*message.get("headers", ()), (b"x-request-id", self.request_id)]
             message = {**message, "headers": headers}
         await self._send(message)
+
+
+def _refusing(scope: Scope, send: Send) -> Send:
+    """Return what sends to a web socket, which a server may only be able to close where it is refused."""
+    if _HTTP_ANSWER in (scope.get("extensions") or {}):
+        return send
+
+    async def close(message: Message) -> None:
+        if message["type"] == f"{_HTTP_ANSWER}.start":
+            await send(_WEBSOCKET_REFUSED)
+        elif message["type"] != f"{_HTTP_ANSWER}.body":
+            await send(message)
+
+    return close
 
 
 def _request_id(scope: Scope) -> bytes:

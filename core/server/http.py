@@ -15,6 +15,7 @@ from fastapi import FastAPI
 
 from core.server.errors import ApiError
 from core.server.limits import LimitedHttpProtocol
+from core.server.socket_protocol import SocketProtocol
 
 KEEP_ALIVE_SECONDS = 30
 GRACE_SECONDS = 2
@@ -39,6 +40,7 @@ class HttpServer(uvicorn.Server):
         on_started: Called once connections are accepted.
         tls: Makes it speak https.
         on_refused: Told of what is answered before the application is asked.
+        message_bytes: Most bytes of a message on a web socket; None: there are no web sockets.
     """
 
     def __init__(
@@ -47,11 +49,14 @@ class HttpServer(uvicorn.Server):
         on_started: Callable[[], None],
         tls: ssl.SSLContext | None = None,
         on_refused: Callable[[ApiError], None] | None = None,
+        message_bytes: int | None = None,
     ) -> None:
         config = uvicorn.Config(
             app,
             http=cast(Any, partial(LimitedHttpProtocol, on_refused=on_refused)),  # it is only called
-            ws="none",
+            ws="none" if message_bytes is None else SocketProtocol,
+            ws_max_size=message_bytes or 1,
+            ws_per_message_deflate=False,  # texts are a few bytes, sounds are compressed
             lifespan="off",
             log_config=None,
             log_level="error",

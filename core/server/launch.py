@@ -196,7 +196,13 @@ async def _serve(options: Options, listener: Listener, started: Started) -> int:
     registration = Registration(listener.url, started.llm.model_name)
     tls = listener.tls
     state: ServerState = started.app.state.core
-    server = HttpServer(started.app, ready, tls.context if tls is not None else None, state.metrics.unheard)
+    server = HttpServer(
+        started.app,
+        ready,
+        tls.context if tls is not None else None,
+        state.metrics.unheard,
+        options.server.max_body_bytes if state.has_sockets else None,
+    )
     supervisor = Supervisor(server, state, started.on_draining)
     watches = [asyncio.create_task(supervisor.watch())]
     if tls is not None and tls.refreshed:

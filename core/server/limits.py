@@ -12,6 +12,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from core.api.middleware import SHORT_CUT
 from core.server.dialect import OPENAI, error_answer
 from core.server.errors import ApiError
+from core.server.socket_protocol import is_plain, is_short
 from core.server.wire import Wire
 
 MAX_HEAD_BYTES = 64 * 2**10
@@ -53,6 +54,7 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         self._in_body = False
         self._timer: asyncio.TimerHandle | None = None
         self._open: deque[RequestResponseCycle] = deque()
+        self._upgrades = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Give the client a while to say what it wants."""
@@ -109,12 +111,31 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         """Stop counting."""
         self._in_head, self._in_body = False, True
         self._disarm()
+        self._upgrades = self._may_upgrade()
         super().on_headers_complete()
-        if self.cycle is not None:  # its task has not begun yet
+        if self._upgrades:
+            self._in_body = False
+        elif self.cycle is not None:  # its task has not begun yet
             self.cycle.scope[SHORT_CUT] = Wire(self.cycle)  # type: ignore[literal-required]
             self._open.append(self.cycle)
             if 1 < len(self._open) <= MAX_AHEAD:
                 self.flow.resume_reading()  # or nobody would see the client leave before the first answer ends
+
+    def _may_upgrade(self) -> bool:
+        """Whether the request becomes a web socket; one that no socket begins with is answered as if it said nothing.
+
+        One behind a request that waits for its answer is among these: the connection is not free.
+        """
+        method, version = self.parser.get_method(), self.parser.get_http_version()
+        if not super()._should_upgrade() or self._open or not is_plain(method, version, self.url, self.headers):
+            return False
+        if not is_short(self.url, self.headers):
+            self._size = MAX_HEAD_BYTES + 1
+            raise HeadTooLargeError
+        return True
+
+    def _should_upgrade(self) -> bool:
+        return self._upgrades
 
     def on_message_complete(self) -> None:
         """Wait for nothing any more."""

@@ -7,19 +7,22 @@ import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import IO, Any, cast
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
 from core.api.middleware import SHORT_CUT
-from core.api.routes import B, RouteRequest, RouteResponse
+from core.api.routes import MAX_PARTS, B, Endpoint, RouteRequest, RouteResponse
 from core.api.serving import Reply
+from core.api.uploads import RouteForm
 from core.plugins.drivers import describe
 from core.server.body import read_object
+from core.server.browsers import check_page
 from core.server.dialect import careful
 from core.server.errors import INTERNAL, ApiError, ClientGoneError, as_api_error
+from core.server.form import read_form
 from core.server.outlet import StreamBody, pour
 from core.server.plugged_route import PluggedRoute
 from core.server.state import ServerState
@@ -36,6 +39,12 @@ class PluggedRequest:
 
     def __init__(self, request: Request, state: ServerState) -> None:
         self._request, self._state = request, state
+        self._files: list[IO[bytes]] = []
+
+    def close(self) -> None:
+        """Close the files that it has brought."""
+        for file in self._files:
+            file.close()
 
     # Made when they are asked for: most requests are asked for none of them.
 
@@ -73,6 +82,15 @@ class PluggedRequest:
     async def read(self, kind: type[B]) -> tuple[B, dict[str, Any]]:
         """Return the body as a model, and its fields. Raises what the server answers with a 4xx."""
         return await self._state.read(self._request, kind)
+
+    async def form(
+        self, *, limit: int | None = None, part_limit: int | None = None, max_parts: int = MAX_PARTS
+    ) -> RouteForm:
+        """Return the body, a form. Raises what the server answers with a 4xx."""
+        check_page(self._request, self._state)  # a browser sends forms across origins without asking first
+        most = self._state.options.server.max_body_bytes if limit is None else limit
+        most_of_one = most if part_limit is None else part_limit
+        return await read_form(self._request, most, most_of_one, max_parts, self._files.append)
 
 
 class PluggedEndpoint:
@@ -112,8 +130,13 @@ class PluggedResponse(Response):
             raise ApiError(500, f"Route plugin {owner} failed (CORE-P108).", code="CORE-P108") from error
 
     async def _answer(self, scope: Scope, incoming: Incoming, send: Send) -> None:
-        request = Request(scope, incoming.receive)
-        answer = await self._route.endpoint(PluggedRequest(request, self._state))
+        request = PluggedRequest(Request(scope, incoming.receive), self._state)
+        try:
+            await self._send(await cast(Endpoint, self._route.endpoint)(request), scope, incoming, send)
+        finally:
+            request.close()
+
+    async def _send(self, answer: object, scope: Scope, incoming: Incoming, send: Send) -> None:
         incoming.watch.begin()
         if isinstance(answer, Reply):
             await self._reply(answer, scope, send)

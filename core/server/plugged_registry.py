@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, get_args
 from core.api.middleware import Layer
 from core.api.routes import Endpoint, RouteScope
 from core.api.serving import Dialect
+from core.api.sockets import SocketEndpoint
 from core.server.claims import below
 from core.server.plugged_layer import PluggedLayer
-from core.server.plugged_route import METHODS, PARAMETER, PluggedRoute, refusal
+from core.server.plugged_route import METHODS, PARAMETER, SOCKET, PluggedRoute, refusal
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -41,6 +42,7 @@ class PluginRoutes:
         generates: bool = False,
         streams: bool = False,
         scope: RouteScope = "generate",
+        takes: str = "application/json",
     ) -> None:
         """Declare a route. Raises `PluginError` CORE-P130."""
         if method not in METHODS:
@@ -60,8 +62,16 @@ class PluginRoutes:
             header=header and header.lower(),
             generates=generates,
             streams=streams,
+            takes=takes,
         )
         self.table.put(route)
+
+    def socket(self, path: str, endpoint: SocketEndpoint, *, summary: str = "", scope: RouteScope = "generate") -> None:
+        """Declare a web socket. Raises `PluginError` CORE-P130."""
+        self._check(SOCKET, path)
+        if scope != "generate":
+            self._check_scope(SOCKET, path, scope, None)
+        self.table.put(PluggedRoute(self.owner, SOCKET, path, endpoint, summary, scope))
 
     def asset(
         self,

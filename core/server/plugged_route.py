@@ -9,11 +9,15 @@ from typing import TYPE_CHECKING
 
 from core.api.errors import PluginError
 from core.api.routes import Endpoint, RouteScope
+from core.api.sockets import SocketEndpoint
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD")
+SOCKET = "SOCKET"
+"""In place of the method of a web socket."""
+
 PARAMETER = re.compile(r"\{[^{}/]+\}")
 """A part of a path that is one."""
 
@@ -30,12 +34,13 @@ class PluggedRoute:
         header: Clients that send this header get it; the path may be another's for everybody else.
         generates: A model that gives vectors does not answer it.
         streams: Told to clients: it may answer with events.
+        takes: Told to clients: the media type of its body.
     """
 
     owner: str
     method: str
     path: str
-    endpoint: Endpoint
+    endpoint: Endpoint | SocketEndpoint
     summary: str = ""
     scope: RouteScope = "generate"
     file: bool = False
@@ -44,6 +49,12 @@ class PluggedRoute:
     header: str | None = None
     generates: bool = False
     streams: bool = False
+    takes: str = "application/json"
+
+    @property
+    def socket(self) -> bool:
+        """Whether it is a web socket."""
+        return self.method == SOCKET
 
     @property
     def public(self) -> bool:

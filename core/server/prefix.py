@@ -29,10 +29,10 @@ class Prefix:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on with its own path."""
-        if scope["type"] != "http":
+        if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
-        if scope["path"] == self._prefix:  # relative links of a page would lead beside the prefix
+        if scope["type"] == "http" and scope["path"] == self._prefix:  # relative links would lead beside the prefix
             await RedirectResponse(f"{self._prefix}/")(scope, receive, send)
             return
         host = Headers(scope=scope).get("host", "")

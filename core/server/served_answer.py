@@ -97,7 +97,8 @@ class ServedAnswer:
                 raise
 
         try:
-            await self.generation.run(given, more and _noting(more, theirs))
+            with self.generation.state.lifecycle.counted():  # a socket's, which no job counts
+                await self.generation.run(given, more and _noting(more, theirs))
         except Exception as error:
             if error in theirs or isinstance(error, RequestError):
                 raise

@@ -25,6 +25,8 @@ from core.server.metrics import Metrics
 from core.server.remote.servers import RemoteServers
 
 RENDER_THREADS = 2
+LOOK_SECONDS = 0.1
+"""How often a drain looks: the task of a web socket goes on behind its generation."""
 
 B = TypeVar("B", bound=Body)
 
@@ -37,12 +39,14 @@ class Lifecycle:
         draining: New generations are refused, running ones go on.
         stopped: Running ones are being ended too.
         work: Tasks of the generations in flight.
+        sockets: Endpoints of open web sockets, and what tells them that the server ends.
         drain: Begins the end. Until a supervisor sets it, it only has new generations refused.
     """
 
     draining: bool = False
     stopped: bool = False
     work: set[asyncio.Task[Any]] = field(default_factory=set)
+    sockets: dict[asyncio.Task[Any], Callable[[], None]] = field(default_factory=dict)
     drain: Callable[[], None] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -56,7 +60,7 @@ class Lifecycle:
         """Wait until no generation is in flight; False after `timeout` seconds."""
         deadline = time.monotonic() + timeout
         while self.work and (left := deadline - time.monotonic()) > 0:
-            await asyncio.wait(set(self.work), timeout=left)
+            await asyncio.wait(set(self.work), timeout=min(left, LOOK_SECONDS))
         return not self.work
 
     @contextmanager
@@ -72,10 +76,21 @@ class Lifecycle:
             if task is not None and mine:
                 self.work.discard(task)
 
+    async def dismiss(self, timeout: float) -> None:
+        """Tell open web sockets that the server ends, and wait for them; after `timeout` seconds they are ended."""
+        self.draining = True
+        for leave in list(self.sockets.values()):
+            leave()
+        if self.sockets:
+            await asyncio.wait(set(self.sockets), timeout=timeout)
+        for task in list(self.sockets):
+            task.cancel()
+        await asyncio.sleep(0)  # the last of them close
+
     def stop(self) -> None:
         """End the generations in flight; their clients get an error."""
         self.draining = self.stopped = True
-        for task in list(self.work):
+        for task in {*self.work, *self.sockets}:
             task.cancel()
 
 
@@ -95,6 +110,7 @@ class ServerState:
         client_dialects: The same for clients that send a header, on all other paths.
         remote: Tool servers that may be spoken to, if there are any.
         faults: What failed in plugins' objects of this process, as plain data.
+        has_sockets: Whether a plugin has web sockets.
         shown: What clients called their answers, by the engine's name, of generations in flight.
         pending: Sequences that were admitted and have not produced a token.
         renderers: Threads for slow chat templates, which wait for each other only.
@@ -115,6 +131,7 @@ class ServerState:
     exposed_headers: set[str] = field(default_factory=set)
     remote: RemoteServers | None = None
     faults: Callable[[], list[dict[str, Any]]] = list
+    has_sockets: bool = False
     shown: dict[str, str] = field(default_factory=dict)
     created: int = field(default_factory=lambda: int(time.time()))
     pending: int = 0

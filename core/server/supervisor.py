@@ -81,6 +81,7 @@ class Supervisor:
             await self._state.llm.dismiss_held()
         if not await lifecycle.idle(seconds):
             await self._stop()
+        await lifecycle.dismiss(LAST_WORDS_SECONDS)
         self._server.should_exit = True
 
     async def _stop(self) -> None:
@@ -93,6 +94,7 @@ class Supervisor:
         self._state.lifecycle.draining = True
         if not await self._state.lifecycle.idle(LAST_WORDS_SECONDS):
             await self._stop()
+        await self._state.lifecycle.dismiss(LAST_WORDS_SECONDS)
         self._server.should_exit = True
 
 

@@ -30,6 +30,7 @@ class Routes:
         registry.add("GET", "/x/broken/words/{word}", self.word, summary="A word")
         registry.add("POST", "/x/broken", self.generate)
         registry.add("POST", "/x/broken/stream", self.stream)
+        registry.add("POST", "/x/broken/file", self.file, takes="multipart/form-data")
 
     def bind(self, client):
         self.client = client
@@ -51,6 +52,11 @@ class Routes:
             text = output.text
         return RouteResponse(json.dumps({"text": text}).encode())
 
+    async def file(self, request):
+        form = await request.form()
+        {form}
+        return RouteResponse(await form.file("file").read(), media_type="text/plain")
+
     async def stream(self, request):
         body = await request.json()
         if not isinstance(body.get("prompt"), str):
@@ -71,6 +77,8 @@ def samples():
     yield RouteSample("which model", "GET", "/x/broken/models", answer=b'["kit", true]')
     yield RouteSample("a generation", "POST", "/x/broken", {"prompt": "say"}, answer=b'"text": "kit"')
     yield RouteSample("a stream", "POST", "/x/broken/stream", {"prompt": "say"}, answer=b"kit")
+    yield RouteSample("a file", "POST", "/x/broken/file", form={"file": b"\\xff", "n": "5"}, answer=b"\\xff")
+    yield RouteSample("no file", "POST", "/x/broken/file", form={"file": "x"}, status=400, answer=b"file")
     yield RouteSample("no prompt", "POST", "/x/broken", {}, status=400, answer=b"prompt must be a text")
     yield RouteSample("a method that it lacks", "DELETE", "/x/broken", status=405)
 """
@@ -135,7 +143,7 @@ LAYERED = {
 def routes(make_plugin):
     def make(samples: str = SAMPLES, **given: str):
         source = ROUTES
-        for key in ("declare", "models", "check", "generate", "stream"):
+        for key in ("declare", "models", "check", "generate", "form", "stream"):
             source = source.replace("{" + key + "}", given.get(key, "pass"))
         return make_plugin("core.routes", {"manifest": MANIFEST, "routes": source, "conformance": samples})
 
@@ -166,6 +174,14 @@ def test_declarations_that_cannot_be_are_caught(routes, declare, told):
     assert told in routes(declare=declare).failing("routes")["routes_are_declared"]
 
 
+@pytest.mark.parametrize(
+    "form",
+    ["int(form.text('n') or 0)", "form.texts['n']", "[part.decode() for part in [await form.file('file').read()]]"],
+)
+def test_forms_that_are_not_read_with_care_are_caught(routes, form):
+    assert "strange_requests_are_the_clients_fault" in routes(form=form).failing("routes")
+
+
 MOUNTED = MANIFEST.replace('summary="s"', 'summary="s", mounts=("/broken", "/"), public=("/broken", "/")')
 
 
@@ -176,7 +192,7 @@ def test_a_plugin_with_claims_and_assets_passes(make_plugin):
         "        registry.add('POST', '/broken/again', self.generate)"
     )
     source = ROUTES.replace("{declare}", declare)
-    for key in ("models", "check", "generate", "stream"):
+    for key in ("models", "check", "generate", "form", "stream"):
         source = source.replace("{" + key + "}", "pass")
     report = make_plugin("core.routes", {"manifest": MOUNTED, "routes": source, "conformance": SAMPLES}).report(
         "routes"
@@ -194,7 +210,7 @@ def test_a_plugin_with_claims_and_assets_passes(make_plugin):
 )
 def test_claims_that_cannot_be_are_caught(make_plugin, mounts, declare, told):
     source = ROUTES.replace("{declare}", declare)
-    for key in ("models", "check", "generate", "stream"):
+    for key in ("models", "check", "generate", "form", "stream"):
         source = source.replace("{" + key + "}", "pass")
     manifest = MANIFEST.replace('summary="s"', f'summary="s", mounts={mounts}')
     made = make_plugin("core.routes", {"manifest": manifest, "routes": source, "conformance": SAMPLES})

@@ -142,6 +142,7 @@ class RouteSample(Sample):
     Attributes:
         path: With its parameters filled in.
         body: A JSON object, or None.
+        form: What is sent as a form instead: texts, and files as bytes, by name.
         status: Of the answer.
         answer: Bytes that the answer's body contains.
     """
@@ -152,6 +153,7 @@ class RouteSample(Sample):
     query: Mapping[str, str] = field(default_factory=dict)
     status: int = 200
     answer: bytes = b""
+    form: Mapping[str, str | bytes] | None = None
 
 
 @dataclass(frozen=True)

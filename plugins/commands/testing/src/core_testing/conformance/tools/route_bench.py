@@ -191,16 +191,16 @@ class RouteBench:
 
     async def _ask(self, method: str, path: str, body: object, query: Mapping[str, str] | None) -> Answer:
         transport = httpx.ASGITransport(self.app, raise_app_exceptions=False)
-        content = None if body is None else json.dumps(body).encode()
-        headers = {"x-api-key": ADMIN_KEY, **({"content-type": "application/json"} if content is not None else {})}
+        content, kind = _encoded(body)
+        headers = {"x-api-key": ADMIN_KEY, **({} if content is None else {"content-type": kind})}
         async with httpx.AsyncClient(transport=transport, base_url="http://kit") as client:
             answer = await client.request(method, path, content=content, headers=headers, params=dict(query or {}))
         await self._settle(1.0)
         return Answer(answer.status_code, answer.content, self.llm.running)
 
     async def _leave(self, method: str, path: str, body: object) -> int:
-        content = b"" if body is None else json.dumps(body).encode()
-        begun, sent = asyncio.Event(), [{"type": "http.request", "body": content, "more_body": False}]
+        content, kind = _encoded(body)
+        begun, sent = asyncio.Event(), [{"type": "http.request", "body": content or b"", "more_body": False}]
 
         async def receive() -> dict[str, Any]:
             if sent:
@@ -222,7 +222,7 @@ class RouteBench:
             "query_string": b"",
             "root_path": "",
             "scheme": "http",
-            "headers": [(b"content-type", b"application/json"), (b"host", b"kit"), (b"x-api-key", ADMIN_KEY.encode())],
+            "headers": [(b"content-type", kind.encode()), (b"host", b"kit"), (b"x-api-key", ADMIN_KEY.encode())],
             "client": ("127.0.0.1", 1),
             "server": ("kit", 80),
         }
@@ -245,6 +245,22 @@ class RouteBench:
         while self.llm.running and steps:
             steps -= 1
             await asyncio.sleep(0.01)
+
+
+@dataclass(frozen=True, slots=True)
+class SentForm:
+    """A body that is a form: texts, and files as bytes, by name."""
+
+    parts: Mapping[str, str | bytes]
+
+
+def _encoded(body: object) -> tuple[bytes | None, str]:
+    """Return a body's bytes, None where there is none, and its media type."""
+    if not isinstance(body, SentForm):
+        return None if body is None else json.dumps(body).encode(), "application/json"
+    parts = [(name, (None if isinstance(value, str) else name, value)) for name, value in body.parts.items()]
+    form = httpx.Request("POST", "http://kit", files=parts)
+    return form.read(), form.headers["content-type"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,49 @@
+"""The web sockets of all plugins: whose a path is, and who may open it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from starlette.requests import HTTPConnection
+from starlette.routing import compile_path
+from starlette.types import Receive, Scope, Send
+
+from core.server.browsers import check_page
+from core.server.errors import ApiError
+from core.server.plugged_route import PluggedRoute
+from core.server.plugged_socket import PluggedSocket
+from core.server.state import ServerState
+from core.server.streaming import stopping
+
+
+class Sockets:
+    """Answers requests for web sockets, behind the gate; false where there are none.
+
+    Args:
+        state: What the routes share.
+        routes: Of all plugins; those that are no sockets are passed over.
+    """
+
+    def __init__(self, state: ServerState, routes: Iterable[PluggedRoute]) -> None:
+        self._state = state
+        self._routes = [(compile_path(route.path), route) for route in routes if route.socket]
+
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return bool(self._routes)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run the endpoint of a path. Raises `ApiError`: 403, 404, 503, or as `PluggedSocket.run`."""
+        route, params = self._find(scope["path"])
+        scope["route"], scope["path_params"] = route, params
+        check_page(HTTPConnection(scope), self._state)
+        if self._state.lifecycle.draining:
+            raise stopping()
+        await PluggedSocket(scope, receive, send, self._state, route).run()
+
+    def _find(self, path: str) -> tuple[PluggedRoute, dict[str, Any]]:
+        for (pattern, _, convertors), route in self._routes:
+            if found := pattern.match(path):
+                return route, {name: convertors[name].convert(value) for name, value in found.groupdict().items()}
+        raise ApiError(404, "There is no such web socket.", code="route_not_found")
