@@ -24,6 +24,7 @@ from core.server.dialect import careful
 from core.server.errors import INTERNAL, ApiError, ClientGoneError, as_api_error
 from core.server.form import read_form
 from core.server.outlet import StreamBody, pour
+from core.server.plugged_head import PluggedHead
 from core.server.plugged_route import PluggedRoute
 from core.server.state import ServerState
 from core.server.streaming import JobResponse, Watch, until_gone
@@ -34,11 +35,12 @@ _WITHOUT_BODY = frozenset({"GET", "HEAD"})
 _ANNOUNCES_BODY = frozenset({b"content-length", b"transfer-encoding"})
 
 
-class PluggedRequest:
+class PluggedRequest(PluggedHead[Request]):
     """`RouteRequest` over the server's own request."""
 
     def __init__(self, request: Request, state: ServerState) -> None:
-        self._request, self._state = request, state
+        super().__init__(request)
+        self._state = state
         self._files: list[IO[bytes]] = []
 
     def close(self) -> None:
@@ -46,32 +48,10 @@ class PluggedRequest:
         for file in self._files:
             file.close()
 
-    # Made when they are asked for: most requests are asked for none of them.
-
     @property
     def method(self) -> str:
         """`GET`, `POST`, ..."""
         return self._request.method
-
-    @property
-    def path(self) -> str:
-        """Path without the query."""
-        return self._request.url.path
-
-    @property
-    def path_params(self) -> Mapping[str, str]:
-        """Values of the path's parameters."""
-        return {name: str(value) for name, value in self._request.path_params.items()}
-
-    @property
-    def query(self) -> Mapping[str, str]:
-        """Query parameters."""
-        return dict(self._request.query_params)
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """Headers, by names in lower case."""
-        return dict(self._request.headers)
 
     async def json(self, *, typed: bool = False, limit: int | None = None) -> dict[str, Any]:
         """Return the body. Raises what the server answers with a 4xx."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from starlette.requests import HTTPConnection
 from starlette.types import Message, Receive, Scope, Send
@@ -13,6 +13,7 @@ from starlette.types import Message, Receive, Scope, Send
 from core.plugins.drivers import describe
 from core.server.account import note_error
 from core.server.errors import INTERNAL, ApiError, ClientGoneError, as_api_error, log_unexpected
+from core.server.plugged_head import PluggedHead
 from core.server.plugged_route import PluggedRoute
 from core.server.state import ServerState
 from core.server.streaming import stopping
@@ -31,7 +32,7 @@ _CODES = frozenset({1000, 1001, 1003, *range(1007, 1014), *range(3000, 5000)})
 _REASON_BYTES = 123
 
 
-class PluggedSocket:
+class PluggedSocket(PluggedHead[HTTPConnection]):
     """`RouteSocket` over the server's own messages.
 
     Args:
@@ -41,7 +42,7 @@ class PluggedSocket:
     """
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, state: ServerState, route: PluggedRoute) -> None:
-        self._request = HTTPConnection(scope)
+        super().__init__(HTTPConnection(scope))
         self._receive, self._send = receive, send
         self._state, self._route = state, route
         self._limit = state.options.server.max_body_bytes
@@ -51,26 +52,6 @@ class PluggedSocket:
         self._accepted = self._closed = self._gone = self._leaving = False
         self._work: asyncio.Task[None] | None = None
         self._late: asyncio.TimerHandle | None = None
-
-    @property
-    def path(self) -> str:
-        """Path without the query."""
-        return self._request.url.path
-
-    @property
-    def path_params(self) -> Mapping[str, str]:
-        """Values of the path's parameters."""
-        return {name: str(value) for name, value in self._request.path_params.items()}
-
-    @property
-    def query(self) -> Mapping[str, str]:
-        """Query parameters."""
-        return dict(self._request.query_params)
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """Headers, by names in lower case."""
-        return dict(self._request.headers)
 
     @property
     def subprotocols(self) -> Sequence[str]:
@@ -202,6 +183,9 @@ class PluggedSocket:
         if not self._gone:
             try:
                 await self._send(message)
+                # Writing need not wait for anything, nor tell that the connection broke: an endpoint that only sends
+                # would keep the event loop, which then never learns that nobody reads.
+                await asyncio.sleep(0)
                 return
             except OSError:  # the server's way to say so
                 self._lost()
