@@ -126,7 +126,7 @@ def serve(interval: float) -> None:
 
 
 def _resolution(options: Any) -> Any:
-    """Return what `core.boot.resolve` would: a configuration with a template engine, and a byte-level tokenizer."""
+    """Return what `core.selection.resolver.resolve` would: with a template engine and a byte-level tokenizer."""
     from core.api import CheckpointInfo, ModelFiles, ModelShape
     from core.config.resolved import EngineConfig
     from core.plugins.catalog import Catalogue

@@ -21,11 +21,11 @@ from pathlib import Path
 import numpy as np
 
 from core.api.sampling_params import SamplingParams
-from core.boot import resolve
 from core.engine.core import EngineCore
 from core.engine.loop import EngineLoop
 from core.engine.messages import Add
 from core.frontend.overrides import options_with
+from core.selection.resolver import resolve
 
 SETTLED = 20
 """Steps that the streams decode before the prompt arrives."""

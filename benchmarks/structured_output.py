@@ -117,8 +117,8 @@ def main() -> int:
     parser.add_argument("--backends", default="llguidance,xgrammar")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
-    from core.boot import resolve
     from core.frontend.overrides import options_with
+    from core.selection.resolver import resolve
 
     resolution = resolve(options_with(None, {"model": arguments.model}))
     tokenizer = resolution.reader.tokenizer(Path(resolution.config.checkpoint.path))

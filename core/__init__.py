@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
-"""Core's version."""
+from core.version import __version__
 
 if TYPE_CHECKING:
     from core.api.sampling_params import SamplingParams

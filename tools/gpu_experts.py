@@ -8,12 +8,12 @@ from gpu_tables import alike
 
 from core.api.descriptors import KernelSpec
 from core.api.forms import WeightForm
-from core.plugins.foundation import KernelPlace
-from core.plugins.kernels import kernel_verdict, plan_kernels
 from core.plugins.kinds import KERNEL
-from core.plugins.products import ProductChoice, explain_products
-from core.plugins.report import SelectionReport
-from core.plugins.select import Selector
+from core.selection.foundation import KernelPlace
+from core.selection.kernels import kernel_verdict, plan_kernels
+from core.selection.products import ProductChoice, explain_products
+from core.selection.report import SelectionReport
+from core.selection.select import Selector
 
 OPERATIONS = ("experts_in", "experts_out")
 

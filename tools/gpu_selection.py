@@ -26,15 +26,15 @@ from core.api.descriptors import KernelSpec
 from core.api.errors import CoreError
 from core.api.forms import WeightForm
 from core.api.kernels import OPS
-from core.plugins.attention import attention_verdict
 from core.plugins.catalog import Catalogue, Entry
 from core.plugins.drivers import Candidate
-from core.plugins.foundation import KernelPlace, refined
 from core.plugins.hooks import Hooks
-from core.plugins.kernels import plan_kernels
 from core.plugins.kinds import ATTENTION
-from core.plugins.report import SelectionReport
-from core.plugins.select import Selector
+from core.selection.attention import attention_verdict
+from core.selection.foundation import KernelPlace, refined
+from core.selection.kernels import plan_kernels
+from core.selection.report import SelectionReport
+from core.selection.select import Selector
 
 _ROOT = Path(__file__).resolve().parent.parent
 _PAGE = _ROOT / "docs" / "gpu-selection.md"

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from core_plugin_accelerator.preferences import table
 
-from core.plugins.report import Row
+from core.selection.report import Row
 
 _SHORTER = (
     (re.compile(r", the card (is|has) .*"), ""),

@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from core.api.bodies import Body, BodyPart
     from core.api.cli import (
         CommandHost,
-        GivenOptions,
         OptionFlags,
         RequestProgress,
         Signals,
@@ -102,17 +101,18 @@ if TYPE_CHECKING:
     from core.api.errors import CheckpointError, ConfigError, CoreError, EngineError, PluginError, RequestError
     from core.api.executors import Executor, ExecutorSetup, Worker, WorkerOpener, load_opener
     from core.api.experts import Experts, Router, Routing
-    from core.api.facets import CollectiveFacet, Graph, GraphFacet, StepShape
+    from core.api.facets import CollectiveFacet, Graph, GraphFacet
     from core.api.flags import FlagDialect
     from core.api.folders import PrivateFolder, clear_left
     from core.api.forms import PLAIN, Part, Stored, WeightForm
+    from core.api.given_options import GivenOptions
     from core.api.hooks import hookimpl
     from core.api.io_processors import IOContext, IOOutput, IOProcessor, IOPrompts, IORequest
     from core.api.kept import KeptModel, LocalModels
     from core.api.kernels import OPS, DimRule, KernelRequest
     from core.api.kinds import Chosen, Contract, Fit, Kind, load_chosen
     from core.api.kvspecs import KVManager, KVSpec
-    from core.api.layers import LayerBuilder, StepInputs
+    from core.api.layers import LayerBuilder, StateMemory, StepInputs
     from core.api.logits import LogitsContext, LogitsProcessor
     from core.api.models import ChatTemplates, Classifies, Model, WeightRules
     from core.api.offline import Generated, GeneratedSequence, OfflineEngine, StepPhase
@@ -197,8 +197,17 @@ if TYPE_CHECKING:
     from core.api.sinks import EngineStats, FinishedRequest, StatSink
     from core.api.sockets import RouteSocket
     from core.api.sources import Access, KeepsModels, ReachesOut, RemovesModels, StoredModel
-    from core.api.states import State, StateMemory, StateRows
-    from core.api.steps import BlockUpdate, NewRow, StateCopies, StepPlan, StepResult, TopLogprobs, WorkerInfo
+    from core.api.states import State, StateRows
+    from core.api.steps import (
+        BlockUpdate,
+        NewRow,
+        StateCopies,
+        StepPlan,
+        StepResult,
+        StepShape,
+        TopLogprobs,
+        WorkerInfo,
+    )
     from core.api.structured import (
         GRAMMAR_KINDS,
         CompiledGrammar,
@@ -261,7 +270,7 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
             "Picker Picks PickSite Replayable ReportsKV Rotation StoresRotated TakesPicks TakesScales TakesSinks"
         ),
         "bodies": "Body BodyPart",
-        "cli": "CommandHost GivenOptions OptionFlags RequestProgress Signals Terminal UsesHost WholeFiles",
+        "cli": "CommandHost OptionFlags RequestProgress Signals Terminal UsesHost WholeFiles",
         "commands": "Command",
         "configs": (
             "config_architecture config_dtype config_heads config_int config_labels config_names config_number "
@@ -280,8 +289,9 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
         "errors": "CheckpointError ConfigError CoreError EngineError PluginError RequestError",
         "executors": "Executor ExecutorSetup load_opener Worker WorkerOpener",
         "experts": "Experts Router Routing",
-        "facets": "CollectiveFacet Graph GraphFacet StepShape",
+        "facets": "CollectiveFacet Graph GraphFacet",
         "flags": "FlagDialect",
+        "given_options": "GivenOptions",
         "folders": "clear_left PrivateFolder",
         "forms": "Part PLAIN Stored WeightForm",
         "hooks": "hookimpl",
@@ -290,7 +300,7 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
         "kernels": "DimRule KernelRequest OPS",
         "kinds": "Chosen Contract Fit Kind load_chosen",
         "kvspecs": "KVManager KVSpec",
-        "layers": "LayerBuilder StepInputs",
+        "layers": "LayerBuilder StateMemory StepInputs",
         "logits": "LogitsContext LogitsProcessor",
         "models": "ChatTemplates Classifies Model WeightRules",
         "offline": "Generated GeneratedSequence OfflineEngine StepPhase",
@@ -324,8 +334,8 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
         "sinks": "EngineStats FinishedRequest StatSink",
         "sockets": "RouteSocket",
         "sources": "Access KeepsModels ReachesOut RemovesModels StoredModel",
-        "states": "State StateMemory StateRows",
-        "steps": "BlockUpdate NewRow StateCopies StepPlan StepResult TopLogprobs WorkerInfo",
+        "states": "State StateRows",
+        "steps": "BlockUpdate NewRow StateCopies StepPlan StepResult StepShape TopLogprobs WorkerInfo",
         "structured": (
             "check_grammar_nesting CompiledGrammar grammar_choices grammar_json GRAMMAR_KINDS GrammarMatcher "
             "LoadsGrammars PortableGrammar StructuredContext StructuredOutputBackend"

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from core.api.facets import StepShape
     from core.api.kvspecs import KVSpec
+    from core.api.steps import StepShape
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
-from core import __version__
+from core.version import __version__
 
 P = ParamSpec("P")
 R = TypeVar("R")

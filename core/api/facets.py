@@ -8,33 +8,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from core.api.layers import StepInputs
+    from core.api.steps import StepShape
 
 Forward = Callable[["StepInputs"], "Tensor"]
 """A model's `forward`."""
-
-
-@dataclass(frozen=True, slots=True)
-class StepShape:
-    """Size of a step: what decides which graph can run it.
-
-    Attributes:
-        num_tokens: Tokens of all rows.
-        num_rows: Requests in the step.
-        max_query_len: Most tokens of one row.
-        max_seq_len: Most tokens in the cache of one row, after this step's writes.
-    """
-
-    num_tokens: int
-    num_rows: int
-    max_query_len: int
-    max_seq_len: int
 
 
 class Graph(Protocol):

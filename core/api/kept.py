@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from core.api.cli import GivenOptions
     from core.api.errors import CoreError
+    from core.api.given_options import GivenOptions
     from core.api.sources import StoredModel
     from core.api.weights import ModelFiles
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from core.api.attention import AttentionPlan
     from core.api.experts import Experts, Router, Routing
     from core.api.rotary import RopeConfig
-    from core.api.states import StateMemory, StateRows
+    from core.api.states import State, StateRows
 
 
 class Linear(Protocol):
@@ -652,3 +652,9 @@ class LayerBuilder(Protocol):
                 scores of each query (rows) and key. The shape's features then name `position_bias`.
         """
         ...
+
+
+class StateMemory(Protocol):
+    """Memory for one state of every request: `(step) -> State`."""
+
+    def __call__(self, step: StepInputs) -> State: ...

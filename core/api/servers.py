@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from core.api.cli import GivenOptions
     from core.api.errors import EngineError
+    from core.api.given_options import GivenOptions
 
 
 class ServerDelta(Protocol):

@@ -8,13 +8,11 @@ state; what is computed with it is an operation, which reads and writes the slot
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import numpy as np
     from torch import Tensor
-
-    from core.api.layers import StepInputs
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +47,3 @@ class State:
 
     memory: Tensor = field(repr=False)
     rows: StateRows
-
-
-class StateMemory(Protocol):
-    """Memory for one state of every request: `(step) -> State`."""
-
-    def __call__(self, step: StepInputs) -> State: ...

@@ -188,3 +188,20 @@ class WorkerInfo:
     def column_bytes(self) -> int:
         """Bytes of one block of every cache group: the keys and values of a block's tokens in all layers."""
         return self.bytes_per_block * len(self.groups)
+
+
+@dataclass(frozen=True, slots=True)
+class StepShape:
+    """Size of a step: what decides which graph can run it.
+
+    Attributes:
+        num_tokens: Tokens of all rows.
+        num_rows: Requests in the step.
+        max_query_len: Most tokens of one row.
+        max_seq_len: Most tokens in the cache of one row, after this step's writes.
+    """
+
+    num_tokens: int
+    num_rows: int
+    max_query_len: int
+    max_seq_len: int

@@ -27,7 +27,7 @@ def server_url(given: str | None, model: str | None = None, *, ask: bool = False
     """
     if given is not None:
         return given
-    from core.server.registry import running_servers
+    from core.server.registry import reachable, running_servers
 
     servers = running_servers()
     servers = [one for one in servers if one.model == model] or servers
@@ -50,14 +50,9 @@ def listed(servers: Sequence[RunningServer]) -> str:
     return ", ".join(f"{one.model} at {one.url} (process {one.pid})" for one in servers)
 
 
-def reachable(url: str) -> str:
-    """Return an address that a client can use, of one that a server listens on: any address is this machine's."""
-    return url.replace("//0.0.0.0", "//127.0.0.1").replace("//[::]", "//[::1]")
-
-
 def _asked(servers: Sequence[RunningServer]) -> RunningServer:
     """Let the user choose, on standard error: standard output is for answers."""
-    from core.cli.ui.tables import table
+    from core.terminal.tables import table
 
     rows = [(str(number), one.model, one.url) for number, one in enumerate(servers, 1)]
     print(f"several servers are running:\n{table((), rows, right=(0,))}", file=sys.stderr)

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from core.api.errors import ConfigError, CoreError
 from core.cli.help import explain, find_option
-from core.cli.ui.tables import table
 from core.config.dialects import describe, lead, unknown_flags
 from core.config.fields import OptionField, option_fields
 from core.config.flags import add_option_flags
 from core.config.load import LoadedOptions, load_options
 from core.suggest import nearest
+from core.terminal.tables import table
 
 if TYPE_CHECKING:
-    from core.boot import Resolution
+    from core.selection.resolver import Resolution
 
 Row = tuple[str, Any, str]
 """Path, value, source."""
@@ -87,7 +87,7 @@ def _rows(args: argparse.Namespace) -> list[Row]:
     loaded = load_options(args)
     if not args.resolved:
         return [_row(loaded, field) for field in option_fields()]
-    from core.boot import resolve
+    from core.selection.resolver import resolve
 
     return resolved_rows(loaded, resolve(loaded.options))
 

@@ -13,8 +13,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from core import __version__
-from core.cli.ui.tables import room, table
+from core.terminal.tables import room, table
+from core.version import __version__
 
 # Instruction sets that kernels choose between; x86 names first, then Arm's.
 _FLAGS = (

@@ -19,13 +19,13 @@ import httpx
 from core.api.folders import PrivateFolder
 from core.api.servers import ServerAddress
 from core.cli.client import SOCKET_HOST, Client
-from core.cli.ui.progress import WeightProgress
 from core.engine.child import EngineChild
 from core.signals import ended_by
+from core.terminal.progress import WeightProgress
 
 if TYPE_CHECKING:
-    from core.boot import Resolution
     from core.config.resolved import Options
+    from core.selection.resolver import Resolution
     from core.server.http import HttpServer
     from core.server.listen import Listener
 
@@ -77,7 +77,7 @@ class LocalServer:
         self._held.close()
 
     def _start(self, options: Options) -> None:
-        from core.boot import resolve
+        from core.selection.resolver import resolve
 
         self._held.enter_context(ended_by(signal.SIGTERM, signal.SIGHUP))
         child = self._held.enter_context(EngineChild())

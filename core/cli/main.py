@@ -11,10 +11,11 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
-from core import __version__, logs
+from core import logs
 from core.api.errors import ConfigError, CoreError, RequestError
 from core.config.parser import CoreParser
 from core.suggest import nearest
+from core.version import __version__
 
 COMMANDS: Mapping[str, tuple[str, str]] = types.MappingProxyType(
     {

@@ -44,10 +44,10 @@ def run(args: argparse.Namespace) -> int:
     # The engine's imports take longer than anything here: let them begin while this process decides what to run.
     # The server has handlers of its own as soon as it runs.
     with ended_by(signal.SIGTERM), EngineChild() as child:
-        from core.cli.ui.progress import WeightProgress
+        from core.terminal.progress import WeightProgress
 
         with phase("resolve"), WeightProgress(what="fetching the model") as fetching:
-            from core.boot import resolve
+            from core.selection.resolver import resolve
 
             resolution = resolve(options, progress=fetching.update)
         for problem in resolution.warnings:

@@ -18,7 +18,7 @@ from core.engine.participants.connectors import ConnectorParticipant
 from core.engine.participants.drafts import DraftsParticipant
 from core.engine.participants.stages import Stages
 from core.engine.tasks.base import Task
-from core.plugins.boot import ActivePlugins
+from core.plugins.active import ActivePlugins
 from core.plugins.faults import Faults
 from core.plugins.plan import PlannedPlugin
 

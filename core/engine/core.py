@@ -47,7 +47,7 @@ from core.engine.rows import RowTable
 from core.engine.scheduler import Scheduler
 from core.engine.snapshots import Snapshots
 from core.engine.step_budget import Limits
-from core.plugins.boot import ActivePlugins, enter
+from core.plugins.active import ActivePlugins, enter
 from core.plugins.faults import Faults
 from core.plugins.plan import PlannedPlugin
 from core.tasks import engine_half

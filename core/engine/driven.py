@@ -13,7 +13,7 @@ from core.api.errors import PluginError
 from core.api.kinds import AskChosen, Chosen, Kind
 from core.api.tokenizer import Tokenizer
 from core.config.resolved import EngineConfig
-from core.plugins.boot import ActivePlugins, enter
+from core.plugins.active import ActivePlugins, enter
 from core.plugins.kinds import KINDS
 from core.plugins.plan import PlannedPlugin
 

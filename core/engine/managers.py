@@ -18,7 +18,7 @@ from core.api.kvspecs import KVManager, KVSpec
 if TYPE_CHECKING:
     from core.api.descriptors import AttentionSpec
     from core.config.resolved import EngineConfig
-    from core.plugins.boot import ActivePlugins
+    from core.plugins.active import ActivePlugins
 
 ManagerFactory = Callable[[Sequence[KVSpec], int], KVManager]
 

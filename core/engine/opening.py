@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from core.config.resolved import EngineConfig
 from core.phases import phase
-from core.plugins.boot import enter
+from core.plugins.active import enter
 
 if TYPE_CHECKING:
     from core.api.executors import Worker

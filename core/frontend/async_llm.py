@@ -46,7 +46,7 @@ class AsyncLLM(ServedFacts, PoolingTasks, Pausing):
     """One model, served to many tasks of one event loop.
 
     Args:
-        resolution: What `core.boot.resolve` decided.
+        resolution: What `core.selection.resolver.resolve` decided.
         engine: Running engine; closed by `close`.
         tokenizer: The model's, if it was built ahead.
         revive: Starts another engine when this one has died, as often as `--engine-restarts` says; what is in flight
@@ -96,10 +96,10 @@ class AsyncLLM(ServedFacts, PoolingTasks, Pausing):
         Raises:
             CoreError: The configuration or the engine fails; the message says why.
         """
-        from core.boot import resolve
         from core.engine.client import open_async
         from core.engine.environment import prepare_environment
         from core.frontend.overrides import options_with
+        from core.selection.resolver import resolve
 
         named = {} if model is None else {"model": model}
         prepare = prepare_environment if in_process else None

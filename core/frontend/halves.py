@@ -13,7 +13,7 @@ from core.api.participants import FrontParticipant, FrontSetup
 from core.api.requests import Caller
 from core.api.sampling_params import SamplingParams
 from core.engine.parts import restored
-from core.plugins.boot import ActivePlugins
+from core.plugins.active import ActivePlugins
 from core.plugins.drivers import describe
 from core.plugins.faults import Faults
 from core.plugins.plan import PlannedPlugin

@@ -35,7 +35,7 @@ from core.frontend.request import GenerationRequest
 from core.frontend.requests import RequestState
 from core.frontend.results import RequestOutput
 from core.frontend.stepping import step
-from core.plugins.boot import enter
+from core.plugins.active import enter
 
 Messages = Sequence[Mapping[str, Any]]
 T = TypeVar("T")
@@ -58,11 +58,11 @@ class LLM(PoolingCalls, BeamCalls):
     """
 
     def __init__(self, model: str | None = None, *, dtype: str = "auto", **options: Any) -> None:
-        from core.boot import resolve
-        from core.cli.ui.progress import WeightProgress
         from core.engine.client import open_sync
         from core.engine.environment import prepare_environment
         from core.frontend.overrides import options_with
+        from core.selection.resolver import resolve
+        from core.terminal.progress import WeightProgress
 
         with WeightProgress(what="fetching the model") as fetching:
             wanted = options_with(None, {"model": model, "dtype": dtype} | options)

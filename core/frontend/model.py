@@ -21,7 +21,6 @@ from core.config.resolved import EngineConfig
 from core.engine.messages import Ready
 from core.frontend.conversation import Conversation, check_template_args
 from core.frontend.inputs import InputProcessor, Prepared
-from core.frontend.no_tokenizer import tokenizer_of
 from core.frontend.plugged import FrontPlugins
 from core.frontend.pooling.data import DataPooling, no_processor
 from core.frontend.pooling.inputs import PoolingPrompt
@@ -30,6 +29,7 @@ from core.frontend.prompts import Cut, PromptIds, TokenizedPrompt, prompt_ids
 from core.frontend.request import GenerationRequest, spelling
 from core.frontend.templates import TemplateSet, known_names, template_sources
 from core.frontend.templating import Template, no_engine
+from core.selection.no_tokenizer import tokenizer_of
 
 _NO_PARAMS = SamplingParams(max_tokens=1)
 """What a plugin is shown of a request that samples nothing."""
@@ -39,7 +39,7 @@ MAX_REQUEST_TEMPLATE = 2**16
 
 
 class Resolved(Protocol):
-    """What is needed of `core.boot.Resolution`."""
+    """What is needed of `core.selection.resolver.Resolution`."""
 
     config: EngineConfig
     reader: CheckpointReader

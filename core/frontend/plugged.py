@@ -17,7 +17,7 @@ from core.frontend.halves import FrontHalves
 from core.frontend.sinks import StatSinks
 from core.frontend.templating import GROUP as TEMPLATES
 from core.frontend.templating import Templating
-from core.plugins.boot import ActivePlugins, enter
+from core.plugins.active import ActivePlugins, enter
 from core.plugins.faults import Faults
 from core.plugins.kinds import KINDS
 from core.plugins.known import Table

@@ -12,7 +12,7 @@ from core.api.errors import ConfigError
 from core.api.tokenizer import Tokenizer, extras_of
 from core.config.resolved import EngineConfig
 from core.frontend.templating import Template
-from core.plugins.boot import enter
+from core.plugins.active import enter
 
 if TYPE_CHECKING:
     from core.api.models import ChatTemplates

@@ -12,11 +12,11 @@ from core.api.descriptors import TemplateEngineSpec
 from core.api.errors import CheckpointError, CoreError, PluginError, RequestError
 from core.api.templates import RENDER_SECONDS, ChatTemplate, TemplateContext, TemplateEngine
 from core.frontend.conversation import Conversation
-from core.plugins.boot import ActivePlugins
+from core.plugins.active import ActivePlugins
 from core.plugins.drivers import describe
 from core.plugins.handed import CHAT_TEMPLATE, Handed
 from core.plugins.known import Table
-from core.plugins.select import NONE
+from core.selection.select import NONE
 
 GROUP = "core.chat_templates"
 

@@ -28,7 +28,7 @@ class Known(NamedTuple):
         names: Kind without `core.` -> the names that plugins of it have.
         methods: Values of `quantization` in checkpoints that it reads.
         architectures: Architectures that it implements, or patterns of them.
-        switches: Switches of core's that a hook plugin of it carries out (`core.plugins.presets`).
+        switches: Switches of core's that a hook plugin of it carries out (`core.selection.presets`).
         honours: Fields of `SamplingParams` that a participant of it carries out (`ParticipantSpec.honours`).
     """
 

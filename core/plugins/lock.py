@@ -10,13 +10,13 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from core import __version__
 from core.api.errors import PluginError
 from core.plugins.catalog import FILE_PREFIX, Catalogue
 from core.plugins.code import code_digest, code_digests
 from core.plugins.kinds import kind_of
 from core.plugins.known import normalise
 from core.plugins.plan import PlannedFile, PlannedPlugin, PluginPlan
+from core.version import __version__
 
 _SHORT = 12
 

@@ -11,7 +11,6 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from core import __version__
 from core.api.bodies import SamplingBody
 from core.config.resolved import Options
 from core.frontend.answering.parsing import AnswerParser
@@ -39,6 +38,7 @@ from core.server.prefix import Prefix
 from core.server.routes import Route
 from core.server.sockets import Sockets
 from core.server.state import ServerState
+from core.version import __version__
 
 
 async def refuse_generation(state: ServerState, request: Request) -> Response:

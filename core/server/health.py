@@ -7,7 +7,6 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from core import __version__
 from core.api.errors import CoreError
 from core.server import metrics
 from core.server.answers import json_answer
@@ -15,6 +14,7 @@ from core.server.errors import ApiError
 from core.server.refusals import NOTHING
 from core.server.routes import Route
 from core.server.state import ServerState
+from core.version import __version__
 
 METRICS = "/metrics"
 

@@ -32,9 +32,9 @@ from core.signals import SIGNALLED
 
 if TYPE_CHECKING:
     from core.api.tokenizer import Tokenizer
-    from core.boot import Resolution
     from core.engine.child import EngineChild
     from core.engine.client import AsyncEngine
+    from core.selection.resolver import Resolution
 
 logger = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ def run(
     Raises:
         CoreError: The address is taken (before anything is loaded), the engine cannot start, or it died.
     """
-    from core.cli.ui.startup import show_choices
+    from core.server.start_report import show_choices
 
     listener = listener or bind(options.server)
     try:
@@ -90,7 +90,7 @@ async def start(resolution: Resolution, options: Options, child: EngineChild | N
     """Start the engine (in `child`, if it was started ahead) and what stands in front of it. Raises `CoreError`."""
     from core.engine.client import open_async
     from core.frontend.async_llm import AsyncLLM
-    from core.plugins.boot import enter
+    from core.plugins.active import enter
 
     began = time.perf_counter()
     plugins = enter(resolution.config.plan)
@@ -131,8 +131,8 @@ async def start(resolution: Resolution, options: Options, child: EngineChild | N
 
 async def _start_both(resolution: Resolution, child: EngineChild | None) -> tuple[AsyncEngine, Tokenizer]:
     """Start the engine and, meanwhile, build the tokenizer; one that cannot be used ends the start at once."""
-    from core.cli.ui.progress import WeightProgress
     from core.engine.client import open_async
+    from core.terminal.progress import WeightProgress
 
     config = resolution.config
     with WeightProgress() as progress:
@@ -149,7 +149,7 @@ async def _start_both(resolution: Resolution, child: EngineChild | None) -> tupl
 
 
 def _tokenizer(resolution: Resolution) -> Tokenizer:
-    from core.frontend.no_tokenizer import tokenizer_of
+    from core.selection.no_tokenizer import tokenizer_of
 
     with phase("tokenizer"):
         return tokenizer_of(resolution.reader, resolution.config)
@@ -181,7 +181,7 @@ async def _main(options: Options, listener: Listener, starter: Callable[[], Awai
 
 
 async def _serve(options: Options, listener: Listener, started: Started) -> int:
-    from core.cli.ui.startup import ready_text, show_ready
+    from core.server.start_report import ready_text, show_ready
 
     def ready() -> None:
         relax_collector()

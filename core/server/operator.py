@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from core import __version__, logs
+from core import logs
 from core.api.errors import CoreError
 from core.api.operator import RECENT_LINES, PauseMode
 from core.engine.profile import PHASES
 from core.server.secrets import HIDDEN, secrets, shown
 from core.server.state import ServerState
+from core.version import __version__
 
 
 class ServedOperator:

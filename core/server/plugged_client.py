@@ -18,10 +18,10 @@ from core.api.serving import ChatRequest, TextRequest
 from core.api.sinks import EngineStats
 from core.api.tokenizer import Tokenizer
 from core.api.tool_servers import ToolServers
-from core.frontend.no_tokenizer import NoTokenizer
 from core.frontend.pooling.model import does_not_generate
 from core.frontend.request import GenerationRequest, sampling_params
 from core.frontend.sinks import engine_stats
+from core.selection.no_tokenizer import NoTokenizer
 from core.server.account import note_error
 from core.server.caller import caller_of
 from core.server.entry import as_asked, open_generation, render, render_alone, within

@@ -14,7 +14,7 @@ from core.api.routes import EngineClient, RoutePlugin
 from core.api.serving import Dialect
 from core.config.fields import SECRETS
 from core.config.resolved import ServerOptions
-from core.plugins.boot import ActivePlugins
+from core.plugins.active import ActivePlugins
 from core.plugins.drivers import describe
 from core.server.claims import Claims
 from core.server.dialect import careful

@@ -16,8 +16,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from core import __version__
 from core.api.servers import RunningServer as Named
+from core.version import __version__
 
 _CLOCK = 2.0
 """Seconds by which two readings of when a process began may differ: the clock is set now and then."""
@@ -89,6 +89,11 @@ def running_servers() -> list[RunningServer]:
     """
     folder = registry_folder()
     return sorted(_running(folder), key=lambda server: server.started) if _ours(folder) else []
+
+
+def reachable(url: str) -> str:
+    """Return an address that a client can use, of one that a server listens on: any address is this machine's."""
+    return url.replace("//0.0.0.0", "//127.0.0.1").replace("//[::]", "//[::1]")
 
 
 def is_running(server: Named) -> bool:

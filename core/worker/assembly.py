@@ -18,7 +18,7 @@ from core.worker.participants.stages import WorkerStages
 
 if TYPE_CHECKING:
     from core.layers.taps import Taps
-    from core.plugins.boot import ActivePlugins
+    from core.plugins.active import ActivePlugins
     from core.plugins.plan import PlannedPlugin
 
 CONNECTORS, PARTICIPANTS, DRAFTERS = "core.kv_connectors", "core.participants", "core.drafters"

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from core.api.attention import BatchView
 from core.api.errors import CoreError
-from core.api.facets import StepShape
+from core.api.steps import StepShape
 from core.layers.guard import blamed
 from core.plugins.drivers import describe
 from core.plugins.handed import GRAPH

@@ -6,7 +6,8 @@ from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any, cast
 
 from core.api.errors import PluginError
-from core.api.facets import Forward, Graph, GraphFacet, StepShape
+from core.api.facets import Forward, Graph, GraphFacet
+from core.api.steps import StepShape
 from core.layers.guard import PASSED, shown
 from core.plugins.drivers import describe
 from core.plugins.handed import GRAPH, Handed

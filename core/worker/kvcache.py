@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from core.api.platform import MemorySnapshot
     from core.config.resolved import EngineConfig
     from core.layers.attention import CachedAttention
-    from core.plugins.boot import ActivePlugins
+    from core.plugins.active import ActivePlugins
     from core.worker.loader import LoadedModel
 
 

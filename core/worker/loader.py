@@ -18,8 +18,8 @@ from core.layers.guard import Owners, blamed
 from core.layers.kernels import KernelTable, PlannedKernel, PlannedReference
 from core.layers.taps import Taps
 from core.plugins.handed import REPLAYABLE, WEIGHT_TENSOR, Handed
-from core.plugins.kernels import firmly_commanded, parse_kernels
 from core.plugins.kinds import kind_of
+from core.selection.kernels import firmly_commanded, parse_kernels
 from core.worker.assembly import tapped
 from core.worker.loading.fill import WeightFiller
 from core.worker.loading.kept import KeptWeights
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from core.layers.params import Group
     from core.layers.rope import RotaryEmbedding
     from core.layers.states import StateMemory
-    from core.plugins.boot import ActivePlugins
+    from core.plugins.active import ActivePlugins
     from core.plugins.plan import PlannedPlugin, PluginPlan
 
 log = logging.getLogger(__name__)

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 
 from core.api.attention import BatchView
-from core.api.facets import StepShape
 from core.api.states import StateRows
+from core.api.steps import StepShape
 
 if TYPE_CHECKING:
     from torch import Tensor

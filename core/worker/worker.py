@@ -40,7 +40,7 @@ from core.worker.warmup import warm_up, widest_step
 
 if TYPE_CHECKING:
     from core.api.weights import WeightReceiver
-    from core.plugins.boot import ActivePlugins
+    from core.plugins.active import ActivePlugins
     from core.plugins.plan import PlannedPlugin
 
 logger = logging.getLogger(__name__)

@@ -92,7 +92,7 @@ def test_a_package_name_of_the_standard_library_or_of_another_is_caught(make_par
     [
         "import core.worker.rows",
         "from core.engine import rows",
-        "import importlib\nimportlib.import_module('core.boot')",
+        "import importlib\nimportlib.import_module('core.selection.resolver')",
     ],
 )
 def test_imports_of_cores_inside_are_caught(make_parser, source):
@@ -142,7 +142,7 @@ def test_an_implementation_that_is_another_each_time_is_caught(make_parser, pars
 @pytest.mark.parametrize(
     ("patch", "says"),
     [
-        ("import core.boot\ncore.boot.resolve = print", "core.boot.resolve"),
+        ("import core.selection.resolver\ncore.selection.resolver.resolve = print", "core.selection.resolver.resolve"),
         ("from core.engine.scheduler import Scheduler\nScheduler.schedule = None", "scheduler.Scheduler.schedule"),
         ("import core.api\ncore.api.acme = 1", "core.api.acme"),
     ],

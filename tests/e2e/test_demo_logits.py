@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from core.api import BatchView
-from core.boot import resolve
 from core.config.resolved import ModelOptions, Options
-from core.plugins.boot import enter
+from core.plugins.active import enter
+from core.selection.resolver import resolve
 
 
 @pytest.mark.covers("MODEL-04", "QUANT-12")

@@ -17,12 +17,12 @@ import zmq
 
 from core.api.errors import CoreError, EngineError
 from core.api.sampling_params import SamplingParams
-from core.boot import resolve
 from core.config.resolved import KVOptions, ModelOptions, Options, RuntimeOptions
 from core.engine import vitals
 from core.engine.client import open_async
 from core.engine.messages import Add, Call, CallResult, Outputs, Stats
 from core.engine.runner import CoreRunner
+from core.selection.resolver import resolve
 from core_testing.tinymodels import tiny_llama
 
 WHOLE = msgspec.msgpack.encode(Outputs(handles=b"12345678", tokens=b"1234"))

@@ -14,9 +14,9 @@ import httpx
 import psutil
 import pytest
 
-from core.boot import resolve
 from core.config.resolved import KVOptions, ModelOptions, Options, RuntimeOptions
 from core.engine import vitals
+from core.selection.resolver import resolve
 from core.server import launch as server_launch
 
 LONG = {"max_tokens": 900, "ignore_eos": True, "temperature": 0}

@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from core.api.sampling_params import SamplingParams
-from core.boot import resolve
 from core.config.resolved import KVOptions, ModelOptions, Options, RuntimeOptions, SchedulerOptions, SelectOptions
 from core.engine.client import open_sync
 from core.engine.messages import Add
+from core.selection.resolver import resolve
 from core_testing.tinymodels import reference_model, tiny_model
 
 WINDOW, BLOCK, NEW = 20, 16, 24

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from core.api.sampling_params import SamplingParams
-from core.boot import resolve
 from core.config.resolved import KVOptions, ModelOptions, Options, RuntimeOptions, SelectOptions
 from core.engine.client import open_sync
 from core.engine.messages import Add
+from core.selection.resolver import resolve
 from core_testing.tinymodels import tiny_llama
 
 PROMPT = [5, 9, 14, 3, 3, 77, 8]

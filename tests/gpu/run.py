@@ -44,7 +44,7 @@ def platforms() -> tuple[str, list[str]]:
     from core.api.descriptors import PlatformSpec
     from core.plugins.catalog import Catalogue
     from core.plugins.drivers import load_descriptors
-    from core.plugins.platforms import probed
+    from core.selection.platforms import probed
 
     name, said = "", []
     for candidate in load_descriptors(Catalogue.scan().entries(PlatformSpec.group))[0]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from core import LLM, SamplingParams
-from core.plugins.boot import ActivePlugins
+from core.plugins.active import ActivePlugins
 from core.plugins.catalog import Catalogue
 from core.plugins.hooks import Hooks
 

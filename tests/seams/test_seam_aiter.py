@@ -15,8 +15,8 @@ from core_plugin_aiter.manifest import ROWS as BY_ROW
 
 from core.api import LayerSite, ProductPlace, WeightForm
 from core.api.descriptors import AttentionRequest
-from core.api.facets import StepShape
 from core.api.kernels import KernelRequest
+from core.api.steps import StepShape
 from core.api.verdict import ProbeResult
 from core.ops.products import ReferenceProduct
 from core_testing.conformance.tools.parts import plain_part, random_part

@@ -6,10 +6,10 @@ import pytest
 
 from core import LLM, SamplingParams
 from core.api import CheckpointError, PluginError, RequestError
-from core.boot import resolve
 from core.config.resolved import Options
 from core.frontend.templating import GROUP
 from core.plugins.catalog import Catalogue
+from core.selection.resolver import resolve
 
 ONE = SamplingParams(max_tokens=1)
 USER = [{"role": "user", "content": "a"}]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from core.api import ConfigError, PluginError
-from core.boot import resolve
 from core.config.resolved import Options
 from core.plugins.catalog import Catalogue
 from core.plugins.hooks import Hooks
+from core.selection.resolver import resolve
 
 
 def _options(llama, **model):

@@ -13,10 +13,10 @@ import pytest
 
 from core import LLM, AsyncLLM, SamplingParams
 from core.api import Caller, PluginError, RequestError
-from core.boot import resolve
 from core.cli import main as cli
 from core.config.resolved import Options
-from core.plugins.boot import enter
+from core.plugins.active import enter
+from core.selection.resolver import resolve
 from core.server.app import create_app
 from core.server.plugged_table import RouteTable
 

@@ -16,8 +16,8 @@ from safetensors.torch import save_file
 
 from core import LLM, AsyncLLM, PoolingParams
 from core.api import CoreError, PluginError, RequestError
-from core.boot import resolve
 from core.config.resolved import Options
+from core.selection.resolver import resolve
 from core_testing.served import served_app
 from core_testing.tinyencoders import tiny_encoder
 

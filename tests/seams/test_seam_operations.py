@@ -10,8 +10,8 @@ from safetensors.torch import save_file
 
 from core import LLM, SamplingParams
 from core.api import ConfigError, PluginError
-from core.boot import Resolver
 from core.config.resolved import Options
+from core.selection.resolver import Resolver
 from core_testing.tinymodels import VOCAB_SIZE, tiny_tokenizer
 
 GREEDY = SamplingParams(temperature=0.0, max_tokens=8, ignore_eos=True)

@@ -11,7 +11,7 @@ from core.api import CoreError, IOContext
 from core.api.grammars import Grammar
 from core.cli.main import main
 from core.frontend.plugged import FrontPlugins
-from core.plugins.boot import enter
+from core.plugins.active import enter
 from core.plugins.kinds import KINDS
 from core.plugins.plan import PluginPlan
 from core.server.plugged_table import RouteTable

@@ -60,7 +60,7 @@ def test_capabilities_are_asked_by_name(plugins):
 
 
 def test_features_reach_the_plugins_that_configure(plugins, llama):
-    from core.boot import Resolver
+    from core.selection.resolver import Resolver
 
     plugins("platform")
     resolver = Resolver(Options.model_validate({"model": {"model": llama}, "select": {"platform": "graphbox"}}))

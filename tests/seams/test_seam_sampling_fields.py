@@ -24,9 +24,9 @@ from core_plugin_openai.routes import OpenAIRoutes
 
 from core import LLM, AsyncLLM, SamplingParams
 from core.api import PluginError, RequestError
-from core.boot import resolve
 from core.cli.main import main
 from core.config.resolved import Options
+from core.selection.resolver import resolve
 from core_testing.served import served_app
 
 EXAMPLE = str(Path(__file__).parents[2] / "examples/plugins/top_n_sigma")

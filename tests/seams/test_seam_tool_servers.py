@@ -12,10 +12,10 @@ from core_plugin_openai.responses.routes import ResponsesRoutes
 
 from core import AsyncLLM
 from core.api import PluginError
-from core.boot import resolve
 from core.config.resolved import Options
 from core.frontend.answering.parsing import answer_parser
-from core.plugins.boot import enter
+from core.plugins.active import enter
+from core.selection.resolver import resolve
 from core.server.remote.servers import GROUP, remote_servers
 from core_testing.served import served_app
 

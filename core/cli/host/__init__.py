@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from core.api.cli import GivenOptions
+    from core.api.given_options import GivenOptions
     from core.api.offline import OfflineEngine, StepPhase
     from core.cli.host.models import AllModels
     from core.cli.host.options import Flags

@@ -11,7 +11,7 @@ from core.cli.host.options import loaded_of
 
 if TYPE_CHECKING:
     from core import LLM
-    from core.api.cli import GivenOptions
+    from core.api.given_options import GivenOptions
     from core.api.tokenizer import Tokenizer
     from core.frontend.results import RequestOutput
 

@@ -16,10 +16,10 @@ from core.api.tokenizer import Tokenizer, extras_of
 from core.api.weights import CheckpointInfo, CheckpointReader, ModelFiles
 from core.cli.host.sizes import sizes_of
 from core.config.resolved import SelectOptions
-from core.plugins.checkpoints import find_model, find_reader, inspect
 from core.plugins.drivers import Candidate, guarded, load_impl
-from core.plugins.parsers import FormatFacts, choose_parsers, likely_parsers
-from core.plugins.select import Selector
+from core.selection.checkpoints import find_model, find_reader, inspect
+from core.selection.parsers import FormatFacts, choose_parsers, likely_parsers
+from core.selection.select import Selector
 
 if TYPE_CHECKING:
     from core.api.models import ChatTemplates

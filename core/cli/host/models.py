@@ -8,20 +8,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from core.api.cli import GivenOptions
 from core.api.errors import CoreError
+from core.api.given_options import GivenOptions
 from core.api.sources import StoredModel
 from core.api.weights import ModelFiles
 from core.cli.host.options import loaded_of
 from core.cli.host.sizes import sizes_of
 from core.config.load import load_options
 from core.config.resolved import Options
-from core.plugins.checkpoints import find_files
 from core.plugins.drivers import Candidate
 from core.plugins.hooks import Hooks
-from core.plugins.scope import open_scope
-from core.plugins.select import Selector
-from core.plugins.stores import Kept, access_of, kept_models, kept_weights
+from core.selection.checkpoints import find_files
+from core.selection.scope import open_scope
+from core.selection.select import Selector
+from core.selection.stores import Kept, access_of, kept_models, kept_weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class AllModels:
     def fetch(self, options: GivenOptions, reference: str) -> ModelFiles:
         """Fetch a model, if it is not here, and return where it is."""
         from core.cli.interruptible import interruptible
-        from core.cli.ui.progress import WeightProgress
+        from core.terminal.progress import WeightProgress
 
         given = loaded_of(options).options
         selector = _selector(given)

@@ -17,7 +17,7 @@ from core.plugins.drivers import load_descriptors
 from core.plugins.kinds import LOGITS
 
 if TYPE_CHECKING:
-    from core.api.cli import GivenOptions
+    from core.api.given_options import GivenOptions
 
 
 class Loaded:

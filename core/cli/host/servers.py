@@ -16,8 +16,8 @@ from core.cli.sse import EventDecoder
 from core.phases import WAITING, parse
 
 if TYPE_CHECKING:
-    from core.api.cli import GivenOptions
     from core.api.errors import EngineError
+    from core.api.given_options import GivenOptions
     from core.api.servers import RunningServer
     from core.cli.client import Client
     from core.cli.local import LocalClient, LocalServer
@@ -123,7 +123,7 @@ class AllServers:
 
     def files(self, options: GivenOptions) -> list[Path]:
         """Return the files of the model that `core serve` with these options reads."""
-        from core.boot import resolve
+        from core.selection.resolver import resolve
 
         path = Path(resolve(loaded_of(options).options).config.files.path)
         return [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]

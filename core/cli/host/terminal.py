@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
-from core.cli.ui.tables import table
 from core.config.sizes import format_size
 from core.suggest import nearest
+from core.terminal.tables import table
 
 if TYPE_CHECKING:
-    from core.cli.ui.progress import RequestProgress
+    from core.terminal.progress import RequestProgress
 
 
 class Screen:
@@ -48,12 +48,12 @@ class Screen:
 
     def counted(self, what: str, times: int) -> AbstractContextManager[Iterator[int]]:
         """Give 0, 1, ... and show progress after each."""
-        from core.cli.ui.progress import counted
+        from core.terminal.progress import counted
 
         return counted(what, times)
 
     def requests(self, total: int, *, steady: bool = True) -> RequestProgress:
         """Return the progress of requests."""
-        from core.cli.ui.progress import RequestProgress
+        from core.terminal.progress import RequestProgress
 
         return RequestProgress(total, steady=steady)

@@ -7,8 +7,8 @@ import json
 from typing import Any
 
 from core.api.kinds import Kind
-from core.cli.ui.tables import table
 from core.plugins.kinds import every_kind
+from core.terminal.tables import table
 
 HEADER = ("kind", "group", "api", "accepted", "tier", "descriptor", "option")
 

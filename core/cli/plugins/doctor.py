@@ -48,7 +48,7 @@ def run_doctor(args: argparse.Namespace) -> int:
     """Print the findings as they come, or all of them as data, the gravest first."""
     from core.plugins.doctor.environment import examine_environment
     from core.plugins.doctor.host import examine_files
-    from core.plugins.scope import limited
+    from core.selection.scope import limited
 
     select = selection(args)
     paths = [str(Path(text).expanduser().absolute()) for text in dict.fromkeys(select.plugin_file)]
@@ -67,9 +67,9 @@ def run_doctor(args: argparse.Namespace) -> int:
 
 def _examine(entries: Sequence[Entry], files: Mapping[str, str], args: argparse.Namespace, told: _Told) -> int:
     """Examine plugins and tell what is found; return for how many that was known before."""
-    from core.cli.ui.progress import CountProgress
     from core.plugins.doctor.host import examine
     from core.plugins.doctor.remembered import Remembered, remembered_file
+    from core.terminal.progress import CountProgress
 
     before = 0
     plugins = {entry.dist for entry in Catalogue.scan().every()}

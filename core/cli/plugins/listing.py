@@ -9,10 +9,10 @@ from typing import Any
 
 from core.cli.plugins.naming import group_of
 from core.cli.plugins.scope import scope_flags, visible
-from core.cli.ui.tables import table
 from core.plugins.catalog import LEFT_OUT, Catalogue, Entry
 from core.plugins.kinds import HOOKS_GROUP, KINDS, KINDS_GROUP, every_kind, kind_of
 from core.server.claims import some
+from core.terminal.tables import table
 
 HEADER = ("kind", "name", "distribution", "version", "api", "maturity", "state")
 

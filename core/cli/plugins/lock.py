@@ -41,9 +41,9 @@ def add(actions: Any) -> None:
 
 def run_lock(args: argparse.Namespace) -> int:
     """Resolve and write the lock file."""
-    from core.boot import resolve
     from core.config.load import load_options
     from core.plugins.lock import lock_of, write_lock
+    from core.selection.resolver import resolve
 
     options = load_options(args).options
     # The file that is being written again must not be held against what it will say.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from core.api.parsers import OutputParser, ParseEvent, ParserContext
     from core.frontend.answering.parsing import AnswerParser
     from core.plugins.drivers import Candidate
-    from core.plugins.parsers import FormatFacts
+    from core.selection.parsers import FormatFacts
 
 _MOST_PIECE = 12
 """Characters of the longest piece of a split text, about what a few tokens bring."""
@@ -42,7 +42,7 @@ def add(actions: Any) -> None:
 def run_parse(args: argparse.Namespace) -> int:
     """Parse standard input and print the events and the message as JSON."""
     from core.api.parsers import ParserContext
-    from core.plugins.parsers import FormatFacts
+    from core.selection.parsers import FormatFacts
 
     facts = FormatFacts.of(args.model) if args.model else FormatFacts()
     ctx = ParserContext(_tools(args.tools), in_reasoning=args.in_reasoning, response_template=facts.response_template)
@@ -83,8 +83,8 @@ def _parser(args: argparse.Namespace, ctx: ParserContext, facts: FormatFacts) ->
     from core.plugins.hooks import Hooks
     from core.plugins.kinds import HOOKS_GROUP
     from core.plugins.options import given_options
-    from core.plugins.parsers import choose_parsers
-    from core.plugins.select import Selector
+    from core.selection.parsers import choose_parsers
+    from core.selection.select import Selector
 
     if not (args.name or args.reasoning):
         raise ConfigError(

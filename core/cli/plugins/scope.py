@@ -53,6 +53,6 @@ def visible(args: argparse.Namespace) -> Catalogue:
         ConfigError: A flag has a value that is not allowed.
         PluginError: A plugin file cannot be used.
     """
-    from core.plugins.scope import open_scope
+    from core.selection.scope import open_scope
 
     return open_scope(selection(args))[0]

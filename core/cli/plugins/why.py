@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from core.api.errors import CoreError
 from core.cli.plugins.scope import option_flags
-from core.cli.ui.tables import clean, room, shortened, table
+from core.terminal.tables import clean, room, shortened, table
 
 if TYPE_CHECKING:
-    from core.boot import Resolver
     from core.config.resolved import Options
-    from core.plugins.report import SelectionReport
+    from core.selection.report import SelectionReport
+    from core.selection.resolver import Resolver
 
 HEADER = ("", "plugin", "distribution", "score", "why")
 
@@ -31,8 +31,8 @@ def add(actions: Any) -> None:
 
 def run_why(args: argparse.Namespace) -> int:
     """Resolve without starting anything and print every selection, also those before a failure."""
-    from core.boot import Resolver
     from core.config.load import load_options
+    from core.selection.resolver import Resolver
 
     options: Options = load_options(args).options
     resolver = Resolver(options)

@@ -13,7 +13,7 @@ from core.api.tokenizer import Tokenizer
 from core.frontend.answering.marked import Factory, Marking
 from core.frontend.answering.plain_calls import plain_calls
 from core.frontend.answering.staged import REASONING, TOOLS, reading, staged
-from core.plugins.boot import ActivePlugins
+from core.plugins.active import ActivePlugins
 from core.plugins.handed import OUTPUT_PARSER, Handed
 
 TOOL_PARSERS = "core.tool_parsers"

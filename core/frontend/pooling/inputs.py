@@ -14,9 +14,9 @@ from core.api.errors import RequestError
 from core.api.tokenizer import FittedText, extras_of
 from core.engine.tasks.pool import Array, Pooling, PoolingMethod
 from core.frontend.inputs import InputProcessor
-from core.frontend.no_tokenizer import READS_NO_TEXT, NoTokenizer
 from core.frontend.pooling.results import PoolingParams
 from core.frontend.prompts import PromptInput, Truncation
+from core.selection.no_tokenizer import READS_NO_TEXT, NoTokenizer
 
 TRUNCATE = "truncate_prompt_tokens"
 

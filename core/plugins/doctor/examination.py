@@ -23,7 +23,7 @@ from core.plugins.files import open_files
 from core.plugins.hooks import Hooks
 from core.plugins.kinds import HOOKS_GROUP, KINDS_GROUP
 from core.plugins.options import settled_options
-from core.plugins.platforms import probed
+from core.selection.platforms import probed
 
 if TYPE_CHECKING:
     from core.plugins.doctor.child import Glance

@@ -10,7 +10,7 @@ from typing import Any
 from core.api.errors import ConfigError
 from core.api.tool_servers import ToolEndpoint, ToolServerClient
 from core.config.resolved import ToolOptions
-from core.plugins.boot import ActivePlugins
+from core.plugins.active import ActivePlugins
 from core.plugins.handed import Handed
 from core.server.remote.sessions import RemoteSessions
 from core.server.remote.urls import AddressPattern, read_address, read_pattern

@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, BinaryIO
 
-from core import __version__
+from core.version import __version__
 
 if TYPE_CHECKING:
     from core.config.resolved import EngineConfig

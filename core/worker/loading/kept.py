@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from core.api.weights import WeightStore
     from core.config.resolved import EngineConfig
     from core.layers.params import Filling, Group, Params
-    from core.plugins.boot import ActivePlugins
+    from core.plugins.active import ActivePlugins
     from core.plugins.plan import PlannedPlugin
 
 log = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from core.config.resolved import EngineConfig
-    from core.plugins.boot import ActivePlugins
+    from core.plugins.active import ActivePlugins
     from core.worker.graphs import GraphedForward
     from core.worker.guarded import GuardedModel
     from core.worker.inputs import Planner

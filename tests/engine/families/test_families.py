@@ -11,10 +11,10 @@ import torch
 
 from core.api.errors import EngineError, PluginError
 from core.api.sampling_params import SamplingParams
-from core.boot import resolve
 from core.config.resolved import KVOptions, ModelOptions, Options, RuntimeOptions, SchedulerOptions, SelectOptions
 from core.engine.client import open_sync
 from core.engine.messages import Add
+from core.selection.resolver import resolve
 from core_testing.families import logits_of
 
 BLOCK, NEW, CLOSE = 16, 8, 1e-3

@@ -13,10 +13,10 @@ from safetensors.torch import load_file, save_file
 
 from core.api.errors import CoreError
 from core.api.sampling_params import SamplingParams
-from core.boot import resolve
 from core.config.resolved import KVOptions, ModelOptions, Options, RuntimeOptions, SelectOptions
 from core.engine.client import open_sync
 from core.engine.messages import Add
+from core.selection.resolver import resolve
 
 
 def plan(directory, impl=None, **select):

@@ -8,11 +8,11 @@ import pytest
 from core_plugin_jinja.manifest import JINJA
 from safetensors import safe_open
 
-from core.boot import resolve
 from core.cli.main import main
 from core.config.resolved import KVOptions, ModelOptions, Options, RuntimeOptions, SelectOptions
 from core.frontend.model import default_params
 from core.frontend.templates import template_sources
+from core.selection.resolver import resolve
 from core_testing.families import TinyFamily
 from core_testing.tinyhub import TinyHub, TinyRepo
 

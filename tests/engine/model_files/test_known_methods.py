@@ -11,10 +11,10 @@ from transformers.utils.quantization_config import QuantizationMethod
 
 from core.api import CoreError
 from core.api.descriptors import QuantSpec
-from core.boot import resolve
 from core.config.resolved import ModelOptions, Options, SelectOptions
 from core.plugins.catalog import Catalogue
 from core.plugins.drivers import load_descriptors
+from core.selection.resolver import resolve
 from core_testing.tinymodels import tiny_llama
 
 CHECKPOINTS = {one.value for one in QuantizationMethod} | {

@@ -18,9 +18,9 @@ from core_plugin_xgrammar.backend import XGrammar
 
 from core.api import StructuredContext
 from core.api.grammars import Grammar
-from core.boot import resolve
 from core.engine.driven import written
 from core.frontend.overrides import options_with
+from core.selection.resolver import resolve
 
 BACKENDS = {"xgrammar": XGrammar, "llguidance": LLGuidance}
 MANY = "[" + ",".join(f'"{number:07}"' for number in range(60_000)) + "]"

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from core.api.errors import PluginError
-from core.api.facets import GraphFacet, StepShape
+from core.api.facets import GraphFacet
+from core.api.steps import StepShape
 from core.layers.guard import Owners
 from core.layers.states import StateMemory
 from core.ops.recurrent import gated_recurrence

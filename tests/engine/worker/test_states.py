@@ -15,10 +15,10 @@ import torch
 from core import LLM, SamplingParams
 from core.api.errors import EngineError, PluginError
 from core.api.platform import MemorySnapshot
-from core.boot import resolve
 from core.config.resolved import KVOptions, ModelOptions, Options, RuntimeOptions, SchedulerOptions, SelectOptions
 from core.engine.client import open_sync
 from core.layers.states import StateMemory
+from core.selection.resolver import resolve
 from core.worker import states
 from core.worker.states import plan_states
 from core_testing.tinymodels import tiny_llama

@@ -10,12 +10,12 @@ import pytest
 
 from core import tasks
 from core.api.sampling_params import SamplingParams
-from core.boot import resolve
 from core.config.resolved import KVOptions, ModelOptions, Options, RuntimeOptions, SchedulerOptions
 from core.engine.client import open_sync
 from core.engine.messages import Add
 from core.engine.parts import restored
 from core.engine.tasks.base import Task
+from core.selection.resolver import resolve
 from core.worker.runner import Enqueued, StepRunner
 from core.worker.tasks.base import WorkerTask
 from core_testing.tinymodels import tiny_llama

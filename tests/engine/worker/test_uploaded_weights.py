@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from core.boot import resolve
 from core.config.resolved import Options
-from core.plugins.boot import enter
+from core.plugins.active import enter
+from core.selection.resolver import resolve
 from core.worker.loader import load_model
 from core.worker.loading.uploaded import AHEAD, uploaded
 from core_testing.tinymodels import tiny_model

@@ -124,7 +124,7 @@ def _captured(
     backend: Any, layer: Any, q: torch.Tensor, cache: torch.Tensor, batch: Any, graphs: Any
 ) -> Callable[[], object]:
     """Return a graph of a layer's attention of one token a row, to be replayed."""
-    from core.api.facets import StepShape
+    from core.api.steps import StepShape
 
     plan = backend.fixed_plan(StepShape(len(q), len(q), 1, batch.max_seq_len))
     backend.refresh(plan, batch)

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from core.api.attention import BatchView, LatentSite
-from core.api.facets import StepShape
+from core.api.steps import StepShape
 from tests.seams.libraries.steps import context
 
 

@@ -9,7 +9,7 @@ import torch
 from core_plugin_torch_sdpa.backend import TorchSdpaBackend
 
 from core.api.attention import AttentionContext, AttentionSite, BatchView
-from core.api.facets import StepShape
+from core.api.steps import StepShape
 
 CPU = torch.device("cpu")
 

@@ -10,7 +10,7 @@ from core_plugin_chat.answer import MarkdownView, PlainView, blocks, complete_bl
 from core_plugin_chat.waiting import spinner
 from rich.console import Console
 
-from core.cli.ui.progress import RequestProgress
+from core.terminal.progress import RequestProgress
 
 MARKDOWN = """# Title
 

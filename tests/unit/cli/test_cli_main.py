@@ -123,7 +123,7 @@ def test_config_alone_shows_what_a_start_would_use_or_else_what_is_set(monkeypat
         )
         return SimpleNamespace(config=config, patches=())
 
-    monkeypatch.setattr("core.boot.resolve", resolve)
+    monkeypatch.setattr("core.selection.resolver.resolve", resolve)
     monkeypatch.setenv("CORE_PORT", "1234")
     assert main(["config"]) == 0
     out, err = capsys.readouterr()
@@ -234,7 +234,7 @@ def test_serve_hands_over_to_the_server(monkeypatch, capsys):
         return 7
 
     launch.run = run
-    monkeypatch.setattr("core.boot.resolve", resolve)
+    monkeypatch.setattr("core.selection.resolver.resolve", resolve)
     monkeypatch.setattr("core.cli.serve.EngineChild", Child)
     monkeypatch.setitem(sys.modules, "core.server.launch", launch)
     monkeypatch.setattr("core.server.launch", launch, raising=False)

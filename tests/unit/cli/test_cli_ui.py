@@ -9,11 +9,11 @@ import pytest
 
 from core.api.shapes import ModelShape
 from core.api.weights import CheckpointInfo, ModelFiles
-from core.cli.ui.progress import CountProgress, WeightProgress, counted
-from core.cli.ui.startup import choices_rows, choices_table, ready_text, started_text
-from core.cli.ui.tables import table
 from core.config.resolved import EngineConfig, Options
 from core.plugins.plan import PlannedPlugin, PluginPlan
+from core.server.start_report import choices_rows, choices_table, ready_text, started_text
+from core.terminal.progress import CountProgress, WeightProgress, counted
+from core.terminal.tables import table
 
 
 def plugin(group: str, name: str) -> PlannedPlugin:
@@ -159,7 +159,7 @@ def test_a_bar_that_never_ends_is_removed(monkeypatch):
 
 def test_a_bar_beside_a_measurement_is_drawn_by_its_steps_alone(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr("core.cli.ui.progress._LEAST_PAUSE", 0.0)
+    monkeypatch.setattr("core.terminal.progress._LEAST_PAUSE", 0.0)
     stream = Terminal()
     with CountProgress("batches", 3, stream, steady=False) as progress:
         assert not progress._bar.live.auto_refresh

@@ -16,7 +16,7 @@ import pytest
 
 from core import logs, stray
 from core.cli.main import main
-from core.cli.ui.progress import WeightProgress
+from core.terminal.progress import WeightProgress
 
 REQUIRED = {"time", "level", "process", "pid", "logger", "message"}
 

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from core.cli.main import main
-from core.cli.ui.tables import room, table
+from core.terminal.tables import room, table
 
 LONG = "a-name-without-an-end-" * 6
 

@@ -14,7 +14,7 @@ from core.config.load import load_options
 from core.config.parser import CoreParser
 from core.config.resolved import Options
 from core.frontend.overrides import options_with
-from core.plugins.stores import access_of
+from core.selection.stores import access_of
 from core.server.secrets import shown
 
 pytestmark = pytest.mark.covers("CLI-05")

@@ -23,8 +23,8 @@ from core.engine.tasks.generate import Generate
 from core.engine.tasks.pool import Pool, Pooling
 from core.plugins.catalog import Catalogue, Entry
 from core.plugins.hooks import Hooks
-from core.plugins.participants import choose_participants
-from core.plugins.select import Selector
+from core.selection.participants import choose_participants
+from core.selection.select import Selector
 from core_testing.arithmetic import ArithmeticWorker
 
 

@@ -359,7 +359,7 @@ def test_start_resolves_and_opens(monkeypatch, online):
             seen["in_process"] = in_process
             return engine
 
-        monkeypatch.setattr("core.boot.resolve", resolve)
+        monkeypatch.setattr("core.selection.resolver.resolve", resolve)
         monkeypatch.setattr("core.engine.client.open_async", open_async)
         llm = await type(made).start("m", in_process=True, max_num_seqs=4)
         assert (seen["options"].model.model, seen["options"].scheduler.max_num_seqs) == ("m", 4)
@@ -367,7 +367,7 @@ def test_start_resolves_and_opens(monkeypatch, online):
         assert (await collect(llm, "a", LONG))[-1].finished
         await llm.close()
         broken = type("R", (), {"config": made.config, "reader": None})
-        monkeypatch.setattr("core.boot.resolve", lambda options, prepare: broken)
+        monkeypatch.setattr("core.selection.resolver.resolve", lambda options, prepare: broken)
         with pytest.raises(AttributeError):
             await type(made).start()
         assert engine.closed == 2

@@ -9,10 +9,10 @@ import pytest
 from core.api.errors import RequestError
 from core.engine.tasks.pool import ARRAY_DTYPES, Array, Pooling
 from core.frontend.inputs import InputProcessor
-from core.frontend.no_tokenizer import NoTokenizer
 from core.frontend.pooling import inputs as pooling_inputs
 from core.frontend.pooling.inputs import PoolingInputs, PoolingPrompt
 from core.frontend.pooling.results import PoolingParams
+from core.selection.no_tokenizer import NoTokenizer
 
 
 @pytest.fixture

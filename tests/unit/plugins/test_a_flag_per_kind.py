@@ -9,12 +9,12 @@ import pytest
 from core.api.descriptors import DESCRIPTORS
 from core.api.errors import CoreError
 from core.api.versions import API_VERSIONS
-from core.boot import resolve
 from core.config.fields import fields_by_path
 from core.config.flags import add_option_flags
 from core.config.load import load_options
 from core.config.parser import CoreParser
 from core.plugins.kinds import COMMAND, FLAG_DIALECT, HOOKS, KERNEL, KINDS
+from core.selection.resolver import resolve
 
 FIELDS = {
     "core.platforms": "device_type='host', probe='world.impl:probe_host', dtypes=('bfloat16',)",

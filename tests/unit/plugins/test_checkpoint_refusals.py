@@ -8,9 +8,9 @@ import shutil
 import pytest
 
 from core.api import CoreError
-from core.boot import Resolver, resolve
 from core.cli.main import main
 from core.config.resolved import ModelOptions, Options, SelectOptions
+from core.selection.resolver import Resolver, resolve
 from core_testing.tinymodels import tiny_llama
 
 INT8 = {"num_bits": 8, "type": "int", "symmetric": True, "strategy": "channel"}

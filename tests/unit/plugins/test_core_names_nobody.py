@@ -35,7 +35,7 @@ OPTION = "an option that users have, which will move with its plugin's own flags
 EXAMPLE = "an example in a message"
 WHY: dict[str, dict[str, str]] = {
     "mcp": {
-        "core/boot.py": OPTION,
+        "core/selection/resolver.py": OPTION,
         "core/config/fields.py": OPTION,
         "core/config/resolved.py": OPTION,
         "core/server/remote/servers.py": OPTION,
@@ -67,7 +67,7 @@ WHY: dict[str, dict[str, str]] = {
     "safetensors": {
         "core/cli/env.py": "a package whose version a bug report needs",
         "core/engine/readahead.py": "files that are read ahead, by their endings",
-        "core/plugins/checkpoints.py": "what to ask for instead of a file that names no architecture",
+        "core/selection/checkpoints.py": "what to ask for instead of a file that names no architecture",
     },
     "triton": {
         "core/cli/env.py": "a package whose version a bug report needs",
@@ -93,17 +93,17 @@ WHY: dict[str, dict[str, str]] = {
         "core/cli/env.py": "variables of the environment that a bug report needs",
         "core/config/fields.py": OPTION,
         "core/config/resolved.py": OPTION,
-        "core/plugins/overrides.py": OPTION,
-        "core/plugins/patching.py": OPTION,
-        "core/plugins/stores.py": OPTION,
+        "core/selection/overrides.py": OPTION,
+        "core/selection/patching.py": OPTION,
+        "core/selection/stores.py": OPTION,
     },
-    "qwen3": {"core/plugins/overrides.py": "a key of checkpoints' configurations that overrides may set"},
+    "qwen3": {"core/selection/overrides.py": "a key of checkpoints' configurations that overrides may set"},
     "resumable": {"core/config/resolved.py": OPTION},
     "aiter": {
         "core/frontend/gather.py": "Python's `__aiter__`",
         "core/frontend/output_stream.py": "Python's `__aiter__`",
     },
-    "jinja": {"core/plugins/parsers.py": "the name of a checkpoint's file"},
+    "jinja": {"core/selection/parsers.py": "the name of a checkpoint's file"},
 }
 """Name -> the files that have it, and why they may. Whatever is taken out of core is taken out here."""
 

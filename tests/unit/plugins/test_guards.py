@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from core.api.errors import PluginError
-from core.boot import resolve
 from core.config.resolved import Options
+from core.selection.resolver import resolve
 
 GONE = "import a_library_nobody_has\nfrom core.api import hookimpl\n"
 

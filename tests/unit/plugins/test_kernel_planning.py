@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from core.api import ConfigError, CoreError, KernelSpec, PluginError
-from core.boot import resolve
 from core.config.resolved import EngineConfig, Options
+from core.selection.resolver import resolve
 
 MANIFEST = """
 from core.api import *

@@ -25,7 +25,7 @@ def test_the_users_names_become_those_of_the_backends(asked, concrete):
 @pytest.mark.covers("ATTN-01", "ATTN-03")
 @pytest.mark.parametrize("asked", ["int8", "fp8", "fp8_e5m2"])
 def test_a_dtype_that_no_backend_has_stops_the_start_and_lists_what_there_is(site, asked):
-    from core.boot import resolve
+    from core.selection.resolver import resolve
 
     site.install_world()
     with pytest.raises(PluginError) as caught:

@@ -7,11 +7,11 @@ import json
 import pytest
 
 from core.api.errors import CoreError
-from core.boot import resolve
 from core.config.resolved import Options
 from core.plugins.hooks import Hooks
-from core.plugins.select import Selector
-from core.plugins.stores import access_of, kept_models
+from core.selection.resolver import resolve
+from core.selection.select import Selector
+from core.selection.stores import access_of, kept_models
 
 TOKEN = "hf_Secret-of.the_User"
 MANIFEST = """

@@ -13,7 +13,7 @@ from core.api.errors import EngineError, PluginError
 from core.api.io_processors import IOContext
 from core.engine import core as engine_core
 from core.frontend import plugged as frontend
-from core.plugins.boot import ActivePlugins
+from core.plugins.active import ActivePlugins
 from core.plugins.catalog import Entry
 from core.plugins.contracts import IMPLEMENTATIONS, check_impl, methods_of
 from core.plugins.drivers import Candidate

@@ -6,11 +6,11 @@ import pytest
 
 from core.api import CheckpointInfo, ConfigError, ModelShape, RopeConfig
 from core.api.errors import CoreError
-from core.boot import Resolver, resolve
 from core.config.resolved import ModelOptions, Options
 from core.engine.hashing import stable_key
 from core.plugins.hooks import Hooks
-from core.plugins.overrides import doubts, overridden
+from core.selection.overrides import doubts, overridden
+from core.selection.resolver import Resolver, resolve
 
 SIZES = {"vocab_size": 10, "num_layers": 1, "hidden_size": 64, "num_heads": 1, "num_kv_heads": 1, "head_dim": 64}
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32}

@@ -11,12 +11,12 @@ from core.api.errors import PluginError
 from core.config.resolved import Options, StructuredOptions
 from core.engine.assembly import settings_of
 from core.engine.driven import DrivenPlugins
-from core.plugins.boot import ActivePlugins
+from core.plugins.active import ActivePlugins
 from core.plugins.hooks import Hooks
-from core.plugins.participants import choose_participants
 from core.plugins.plan import PlannedPlugin, PluginPlan
-from core.plugins.sampling import check_fields
-from core.plugins.select import Selector
+from core.selection.participants import choose_participants
+from core.selection.sampling import check_fields
+from core.selection.select import Selector
 
 MANIFEST = """
 from core.api import ParticipantSpec

@@ -6,7 +6,7 @@ import pytest
 
 from core.api import ProbeResult
 from core.config.resolved import Options
-from core.plugins.platforms import _verdict, read_ask
+from core.selection.platforms import _verdict, read_ask
 
 FIRST = ProbeResult(available=True, reason="first", capability=(8, 0))
 SECOND = ProbeResult(available=False, reason="second is too old")

@@ -6,10 +6,10 @@ import pytest
 
 from core.api.descriptors import ExecutorSpec
 from core.api.errors import ConfigError, PluginError
-from core.boot import resolve
 from core.config.resolved import Options
 from core.plugins.drivers import Candidate
 from core.plugins.options import checked_options, option_rows
+from core.selection.resolver import resolve
 
 MANIFEST = """
 from core.api import *

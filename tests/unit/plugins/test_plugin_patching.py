@@ -6,7 +6,7 @@ from core.api.errors import ConfigError, PluginError
 from core.api.patches import ConfigPatch
 from core.config.resolved import Options
 from core.plugins.hooks import Proposal
-from core.plugins.patching import apply_patches, user_set
+from core.selection.patching import apply_patches, user_set
 
 
 def patch(path, value, dist="acme", strength="required"):

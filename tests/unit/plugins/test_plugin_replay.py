@@ -6,10 +6,10 @@ import sys
 import pytest
 
 from core.api.errors import PluginError
-from core.boot import resolve
 from core.config.resolved import Options
-from core.plugins.boot import enter
+from core.plugins.active import enter
 from core.plugins.plan import PluginPlan
+from core.selection.resolver import resolve
 
 HOOK = """
 from core.api import hookimpl
@@ -111,7 +111,7 @@ def test_any_change_changes_the_digest(plan):
 def test_a_fresh_process_replays_a_plan(world, plan):
     code = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "from core.plugins.boot import enter\nfrom core.plugins.plan import PluginPlan\n"
+        "from core.plugins.active import enter\nfrom core.plugins.plan import PluginPlan\n"
         "plan = PluginPlan.model_validate_json(sys.stdin.read())\n"
         "print(enter(plan).impl('core.attention_backends').__name__, plan.digest, 'torch' in sys.modules)\n"
     )

@@ -8,12 +8,12 @@ from core.api.descriptors import ExecutorSpec
 from core.api.errors import CheckpointError, PluginError
 from core.api.verdict import Verdict
 from core.cli.plugins.why import choices_text
-from core.plugins import select as selection
 from core.plugins.catalog import Catalogue, Entry
 from core.plugins.drivers import Candidate, LoadFailure
 from core.plugins.hooks import Hooks
 from core.plugins.kinds import EXECUTOR
-from core.plugins.select import Selector
+from core.selection import select as selection
+from core.selection.select import Selector
 
 GROUP = EXECUTOR.group
 

@@ -31,7 +31,7 @@ def world(site, monkeypatch):
     site.install("acme-hooks", {"core.plugins": {"watch": "watch_mod"}}, {"watch_mod": "raise OSError"})
     catalogue = site.catalogue()
     monkeypatch.setattr(Catalogue, "scan", classmethod(lambda cls, disabled=(): catalogue.without(disabled)))
-    monkeypatch.setattr("core.boot.Catalogue", Catalogue)
+    monkeypatch.setattr("core.selection.resolver.Catalogue", Catalogue)
     for name in list(os.environ):
         if name.startswith("CORE_"):
             monkeypatch.delenv(name)

@@ -7,9 +7,9 @@ import pytest
 from core.api import CheckpointInfo, ModelShape
 from core.api.shapes import PoolingShape
 from core.config.resolved import ModelOptions
-from core.plugins.context import context_of
-from core.plugins.pooling import MOST_TOKENS
-from core.plugins.tasks import choose_task
+from core.selection.context import context_of
+from core.selection.pooling import MOST_TOKENS
+from core.selection.tasks import choose_task
 
 
 @pytest.mark.parametrize(

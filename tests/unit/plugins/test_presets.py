@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from core.api.errors import ConfigError, PluginError
-from core.boot import resolve
 from core.config.resolved import Options
+from core.selection.resolver import resolve
 
 MODULE = """
 __core_presets__ = {"compile": {"backend": "fast", "measure": 3}}

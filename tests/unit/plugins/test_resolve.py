@@ -5,8 +5,8 @@ import json
 import pytest
 
 from core.api.errors import CoreError
-from core.boot import Resolver, resolve
 from core.config.resolved import EngineConfig, Options
+from core.selection.resolver import Resolver, resolve
 
 
 @pytest.fixture

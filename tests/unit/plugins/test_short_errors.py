@@ -11,9 +11,9 @@ import torch
 from safetensors.torch import save_file
 
 from core.api.errors import CoreError
-from core.boot import resolve
 from core.config.resolved import Options
 from core.plugins.catalog import Catalogue
+from core.selection.resolver import resolve
 
 LONGEST = 800
 """Characters: five lines of 140."""

@@ -8,7 +8,7 @@ from core.api import CheckpointInfo
 from core.api.descriptors import QuantSpec
 from core.plugins.catalog import Catalogue
 from core.plugins.drivers import load_descriptors
-from core.plugins.quantization import stored_forms
+from core.selection.quantization import stored_forms
 
 NAME = "model.layers.0.mlp.up_proj"
 PACKED = {f"{NAME}.qweight": ((8, 64), "int32"), f"{NAME}.qzeros": ((1, 8), "int32"), f"{NAME}.g_idx": ((64,), "int32")}

@@ -8,7 +8,7 @@ import pytest
 
 from core.api import CheckpointError
 from core.api.weights import CheckpointInfo
-from core.plugins.token_classes import with_token_ids
+from core.selection.token_classes import with_token_ids
 
 PIECES = {"a": 0, "no": 1, "yes": 2}
 FORMS = {

@@ -10,17 +10,17 @@ from pathlib import Path
 import pytest
 
 from core.api.errors import CoreError, PluginError
-from core.boot import resolve
 from core.cli.completion import plugin_names
 from core.config.fields import fields_by_path, option_fields
 from core.config.flags import add_option_flags, to_argv
 from core.config.load import load_options
 from core.config.parser import CoreParser
 from core.config.resolved import Options, SelectOptions
-from core.plugins.boot import enter
+from core.plugins.active import enter
 from core.plugins.catalog import Catalogue
 from core.plugins.defined import defined, defined_kinds
 from core.plugins.kinds import KINDS, every_kind, kind_chosen_by, kind_of
+from core.selection.resolver import resolve
 from core_testing.conformance import Level, run
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "plugins"

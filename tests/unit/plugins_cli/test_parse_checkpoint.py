@@ -9,7 +9,7 @@ import pytest
 import tokenizers
 
 from core.cli.main import main
-from core.plugins.parsers import FormatFacts
+from core.selection.parsers import FormatFacts
 
 TEMPLATE = {
     "start_anchor": "<|assistant|>",

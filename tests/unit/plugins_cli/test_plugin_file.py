@@ -10,11 +10,11 @@ import sys
 import pytest
 
 from core.api.errors import PluginError
-from core.boot import resolve
 from core.config.resolved import Options
-from core.plugins.boot import enter
+from core.plugins.active import enter
 from core.plugins.catalog import Catalogue
 from core.plugins.plan import PluginPlan
+from core.selection.resolver import resolve
 
 POLICY = """
 from core.api import SchedulerPolicySpec
@@ -24,7 +24,7 @@ class Mine: ...
 
 ENTER = """
 import sys
-from core.plugins.boot import enter
+from core.plugins.active import enter
 from core.plugins.plan import PluginPlan
 try:
     print(enter(PluginPlan.model_validate_json(sys.stdin.read())).impl("core.platforms").__module__)

@@ -14,8 +14,8 @@ from core_plugin_pooling.routes import PoolingRoutes
 from core.api import MAX_PROMPTS, ChatRequest, PluginError, RequestError, ScoreRequest, VectorRequest
 from core.api.shapes import PoolingShape
 from core.frontend.inputs import InputProcessor
-from core.frontend.no_tokenizer import NoTokenizer
 from core.frontend.pooling.model import PooledVector, PoolingModel
+from core.selection.no_tokenizer import NoTokenizer
 from core.server.plugged_client import ServedClient
 from core.server.plugged_table import RouteTable
 from core_testing.served import served_app

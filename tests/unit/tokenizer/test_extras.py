@@ -6,7 +6,7 @@ from tokenizers import Tokenizer, models
 
 from core.api import TokenizerExtras, token_bytes
 from core.api.tokenizer import extras_of
-from core.frontend.no_tokenizer import NoTokenizer
+from core.selection.no_tokenizer import NoTokenizer
 from core_tokenizers import fast_tokenizer
 
 

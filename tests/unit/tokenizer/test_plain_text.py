@@ -10,8 +10,8 @@ from core_plugin_jinja.plain_text import MARK, PlainText, pieces
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from core.boot import resolve
 from core.frontend.overrides import options_with
+from core.selection.resolver import resolve
 from core_testing.templates import CompiledTemplate
 
 TOOLS_TEMPLATE = """{%- for tool in tools or [] %}{{ tool | tojson }}{% endfor -%}

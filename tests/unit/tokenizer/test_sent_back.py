@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from core.api.errors import RequestError
-from core.boot import resolve
 from core.frontend.conversation import Conversation
 from core.frontend.overrides import options_with
+from core.selection.resolver import resolve
 from core_testing import tinymodels
 from core_testing.templates import CompiledTemplate
 

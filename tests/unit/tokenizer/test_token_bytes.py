@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from core.api import token_bytes
 from core.api.sampling_params import SamplingParams
-from core.boot import resolve
 from core.frontend.overrides import options_with
 from core.frontend.results import Logprob
+from core.selection.resolver import resolve
 from core.server.scores import ScoredTokens
 
 FAMILIES = ["byte_level", "sentencepiece_bpe", "metaspace_unigram"]

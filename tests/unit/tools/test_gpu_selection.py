@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from core.plugins.catalog import Catalogue, Entry
-from core.plugins.report import Row
+from core.selection.report import Row
 
 TOOL = Path(__file__).parents[3] / "tools" / "gpu_selection.py"
 BACKENDS = """

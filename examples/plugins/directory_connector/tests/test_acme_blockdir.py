@@ -15,8 +15,8 @@ from acme_core_blockdir.store import DirectoryStore
 
 from core import LLM, SamplingParams
 from core.api import BlockRef, ConfigError
-from core.boot import resolve
 from core.config.resolved import KVOptions, ModelOptions, Options, RuntimeOptions, SelectOptions
+from core.selection.resolver import resolve
 from core_testing.tinymodels import tiny_llama
 
 GREEDY = SamplingParams(temperature=0.0, max_tokens=8, ignore_eos=True)

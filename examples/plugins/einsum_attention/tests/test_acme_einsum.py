@@ -9,8 +9,8 @@ from acme_core_einsum.manifest import EINSUM_PAGED
 
 from core import LLM, SamplingParams
 from core.api import AttentionContext, AttentionSite
-from core.boot import resolve
 from core.config.resolved import ModelOptions, Options
+from core.selection.resolver import resolve
 from core_testing.tinymodels import tiny_model
 
 GREEDY = SamplingParams(temperature=0.0, max_tokens=16, ignore_eos=True)

@@ -9,7 +9,7 @@ from core_plugin_torch_sdpa import compressed
 from core_plugin_torch_sdpa.backend import TorchSdpaBackend
 
 from core.api.attention import AttentionContext, BatchView, CompressedSite, PickSite
-from core.api.facets import StepShape
+from core.api.steps import StepShape
 from core_testing.conformance.tools.plain import PlainAttention
 
 CPU = torch.device("cpu")

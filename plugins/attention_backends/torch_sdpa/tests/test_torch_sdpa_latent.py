@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.api.attention import AttentionContext, BatchView, LatentSite
-from core.api.facets import StepShape
+from core.api.steps import StepShape
 
 CPU = torch.device("cpu")
 SITE = LatentSite(0, num_heads=3, latent_dim=12, rope_dim=4, key_dim=6, value_dim=5, scale=0.3)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.api.attention import AttentionContext, BatchView, LatentSite, PickSite
-from core.api.facets import StepShape
+from core.api.steps import StepShape
 
 CPU = torch.device("cpu")
 PICKS, HEADS = 8, 18

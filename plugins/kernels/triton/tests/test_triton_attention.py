@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.api.attention import AttentionContext, AttentionSite, BatchView
-from core.api.facets import StepShape
+from core.api.steps import StepShape
 
 CPU = torch.device("cpu")
 SMALL = {

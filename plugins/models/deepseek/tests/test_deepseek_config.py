@@ -11,9 +11,9 @@ from core_plugin_deepseek.family import DeepSeek, read, shape
 from safetensors.torch import load_file, save_file
 
 from core.api import CheckpointError
-from core.boot import resolve
 from core.config.resolved import KVOptions, ModelOptions, Options, RuntimeOptions
 from core.engine.client import open_sync
+from core.selection.resolver import resolve
 from core_testing.families import TinyFamily
 
 SMALL = {

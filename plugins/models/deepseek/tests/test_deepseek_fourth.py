@@ -17,10 +17,10 @@ from core_plugin_deepseek.fourth.streams import doubly_stochastic
 from core_plugin_deepseek.fourth.window import joined, window_attention
 
 from core.api import CheckpointError, ConfigError, CoreError, Ranks, State, StateRows
-from core.boot import resolve
 from core.config.resolved import KVOptions, ModelOptions, Options, RuntimeOptions, SelectOptions
 from core.engine.client import open_sync
-from core.plugins.attention import block_size_of
+from core.selection.attention import block_size_of
+from core.selection.resolver import resolve
 from core_testing.conformance.tools.decoder import Decoder, Track
 from core_testing.conformance.tools.tiny_cases import BLOCK_SIZE, TinyCase
 from core_testing.families import logits_of

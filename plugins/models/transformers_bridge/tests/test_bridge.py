@@ -14,10 +14,10 @@ from core_plugin_transformers_bridge.shape import shape
 
 from core.api.errors import CheckpointError, CoreError
 from core.api.sampling_params import SamplingParams
-from core.boot import resolve
 from core.config.resolved import KVOptions, ModelOptions, Options, RuntimeOptions, SchedulerOptions, SelectOptions
 from core.engine.client import open_sync
 from core.engine.messages import Add
+from core.selection.resolver import resolve
 from core_testing.families import TinyFamily
 
 BRIDGE = "transformers-bridge"

@@ -16,7 +16,7 @@ from core_plugin_cpu.native.record import Trial, record, record_step
 
 from core.api import RopeConfig
 from core.api.attention import AttentionContext, AttentionSite, BatchView
-from core.api.facets import StepShape
+from core.api.steps import StepShape
 from core.ops import rotary_table
 
 pytestmark = pytest.mark.skipif(not library.available(), reason=f"no native library: {library.reason()}")

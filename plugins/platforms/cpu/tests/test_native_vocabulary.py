@@ -15,10 +15,10 @@ from core_plugin_decoder import HeadNorm, Norm
 from core_plugin_granite import family
 
 from core.api.sampling_params import SamplingParams
-from core.boot import resolve
 from core.config.resolved import KVOptions, ModelOptions, Options, RuntimeOptions, SelectOptions
 from core.engine.client import open_sync
 from core.engine.messages import Add
+from core.selection.resolver import resolve
 from core_testing.families import TinyFamily
 
 pytestmark = pytest.mark.skipif(not library.available(), reason=f"no native library: {library.reason()}")

@@ -12,8 +12,8 @@ from core_plugin_cpu.native import library
 from safetensors.torch import load_file, save_file
 
 from core import LLM, SamplingParams
-from core.boot import resolve
 from core.config.resolved import ModelOptions, Options, SelectOptions
+from core.selection.resolver import resolve
 from core_testing.tinymodels import tiny_llama
 
 pytestmark = pytest.mark.skipif(not library.available(), reason=f"no native library: {library.reason()}")

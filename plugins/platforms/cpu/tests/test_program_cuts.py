@@ -10,7 +10,7 @@ from core_plugin_cpu.graphs import CAPACITIES, EagerGraph, PaddedStep, ProgramGr
 from core_plugin_cpu.native import elementwise, library
 from core_plugin_cpu.native.torchcalls import Turn
 
-from core.api.facets import StepShape
+from core.api.steps import StepShape
 
 pytestmark = pytest.mark.skipif(not library.available(), reason=f"no native library: {library.reason()}")
 

@@ -10,7 +10,7 @@ from core_plugin_accelerator.paged import PagedBackend, PagedLayer
 from torch import Tensor
 
 from core.api.attention import AttentionContext, AttentionSite, BatchView, KVLayout, LatentSite
-from core.api.facets import StepShape
+from core.api.steps import StepShape
 from core_plugin_flashinfer.kind import Kind, LatentKind, kind_of, largest, latent_kind_of
 from core_plugin_flashinfer.latent import FlashInferLatent, LatentPlanning
 from core_plugin_flashinfer.options import FlashInferOptions

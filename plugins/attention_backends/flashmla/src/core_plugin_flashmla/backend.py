@@ -10,7 +10,7 @@ from torch import Tensor
 
 from core.api.attention import AttentionContext, AttentionSite, BatchView, KVLayout, LatentSite
 from core.api.errors import PluginError
-from core.api.facets import StepShape
+from core.api.steps import StepShape
 from core_plugin_flashmla.plan import MlaPlan, plan_of
 
 

@@ -15,7 +15,7 @@ from core.api.attention import (
     LatentSite,
     PickSite,
 )
-from core.api.facets import StepShape
+from core.api.steps import StepShape
 from core_plugin_torch_sdpa import elements
 from core_plugin_torch_sdpa.compressed import TorchSdpaCompressed, TorchSdpaEntryPicker, compressed_layout
 from core_plugin_torch_sdpa.encoder import TorchSdpaEncoder

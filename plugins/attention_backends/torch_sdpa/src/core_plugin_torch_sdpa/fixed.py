@@ -18,7 +18,7 @@ from core_plugin_torch_sdpa.groups import EncoderGroups
 from core_plugin_torch_sdpa.plan import Decode, LayerKind, SdpaPlan, Variant
 
 if TYPE_CHECKING:
-    from core.api.facets import StepShape
+    from core.api.steps import StepShape
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from core_plugin_accelerator.paged import PagedBackend, PagedLayer, PagedPlan, e
 from torch import Tensor
 
 from core.api.attention import AttentionContext, AttentionSite, BatchView, KVLayout, LatentSite
-from core.api.facets import StepShape
+from core.api.steps import StepShape
 from core_plugin_aiter.plan import AiterPlan, fixed_piece, latent_pieces, places_of
 
 if TYPE_CHECKING:

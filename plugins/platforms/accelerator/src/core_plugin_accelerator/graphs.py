@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from core.api.facets import Forward, GraphFacet, StepShape
+from core.api.facets import Forward, GraphFacet
+from core.api.steps import StepShape
 from core_plugin_accelerator.options import SIZES, TOKENS
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from core.api.attention import AttentionContext, AttentionSite, BatchView, KVLayout
-from core.api.facets import StepShape
+from core.api.steps import StepShape
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 
 from core.api.attention import AttentionPlan, BatchView
-from core.api.facets import Forward, GraphFacet, StepShape
+from core.api.facets import Forward, GraphFacet
 from core.api.layers import StepInputs
 from core.api.states import StateRows
+from core.api.steps import StepShape
 from core_plugin_cpu.native.attention import Batch
 from core_plugin_cpu.native.partial import NotReplayableError
 from core_plugin_cpu.native.program import Inputs, Program

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING
 
-from core.api.facets import Forward, GraphFacet, StepShape
+from core.api.facets import Forward, GraphFacet
+from core.api.steps import StepShape
 from core_testing.fakedevice.deferred import Deferred, Shapes, Work
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from core.api.attention import AttentionContext, AttentionSite, BatchView, KVLayout, Rotation
-from core.api.facets import StepShape
+from core.api.steps import StepShape
 from core_plugin_kernels_triton.attention.few import attend_few, memory
 from core_plugin_kernels_triton.attention.form import FLOAT8, form_of, power_of_two
 from core_plugin_kernels_triton.attention.plan import TritonPlan, fixed_plan, plan_of, refresh

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from core.api.attention import BatchView
-from core.api.facets import StepShape
+from core.api.steps import StepShape
 
 
 class Work(NamedTuple):

@@ -19,8 +19,8 @@ from core.engine.driven import DRIVEN
 from core.engine.participants.moments import counted
 from core.engine.participants.stages import MOST_STATS
 from core.plugins.contracts import check_contract
-from core.plugins.participants import HONOURED
 from core.plugins.plan import PlannedPlugin
+from core.selection.participants import HONOURED
 from core.tasks import TASKS
 from core_testing.arithmetic import generate
 from core_testing.conformance.outcome import Failed, NotApplicable, Unavailable, checks, require

@@ -13,10 +13,11 @@ import torch
 
 from core.api.attention import AttentionPlan
 from core.api.descriptors import PlatformSpec
-from core.api.facets import GraphFacet, StepShape
+from core.api.facets import GraphFacet
 from core.api.layers import StepInputs
 from core.api.platform import Pending, Platform
 from core.api.states import StateRows
+from core.api.steps import StepShape
 from core.api.verdict import ProbeResult
 from core_testing.conformance.device_samples import StandInRuntime
 from core_testing.conformance.outcome import NotApplicable, Unavailable, checks, require, require_core_error

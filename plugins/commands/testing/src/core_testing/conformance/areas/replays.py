@@ -11,7 +11,7 @@ from torch import Tensor
 
 from core.api.attention import BatchView
 from core.api.descriptors import AttentionSpec
-from core.api.facets import StepShape
+from core.api.steps import StepShape
 from core_testing.conformance.areas.attention import base_geometry
 from core_testing.conformance.outcome import NotApplicable, checks, require
 from core_testing.conformance.subject import Subject

@@ -17,7 +17,7 @@ from core_testing.conformance.tools.options import some_options
 from core_testing.conformance.tools.tiny_engine import executor_of, expected, greedy, some_prompts, tiny_config
 from core_testing.tinymodels import reference_model
 
-_ENGINE = ("core.engine", "core.worker", "core.server", "core.frontend", "core.plugins", "core.boot")
+_ENGINE = ("core.engine", "core.worker", "core.server", "core.frontend", "core.plugins", "core.selection.resolver")
 
 
 def manifest_is_what_comes(subject: Subject) -> None:

@@ -21,7 +21,7 @@ from core_testing.conformance.tools.guard import Guard, deny_system_files
 
 _NO_TORCH = (
     "core.api",
-    "core.boot",
+    "core.selection.resolver",
     "core.config",
     "core.engine",
     "core.frontend",
@@ -142,7 +142,7 @@ def _implementation(entry: Entry, packages: tuple[str, ...]) -> Facts:
 
 def _enter(entry: Entry) -> Any:
     """Replay a plan of this one plugin and return its implementation, or the hooks' module."""
-    from core.plugins.boot import enter
+    from core.plugins.active import enter
     from core.plugins.kinds import HOOKS_GROUP, KINDS_GROUP
     from core.plugins.plan import PlannedPlugin, PluginPlan
 

@@ -22,7 +22,7 @@ from core.api.shapes import ModelShape
 from core.api.weights import CheckpointInfo, WeightTensor
 from core.config.resolved import ModelOptions
 from core.layers.builder import Builder
-from core.plugins.overrides import overridden
+from core.selection.overrides import overridden
 from core.worker.loading.fill import WeightFiller
 from core.worker.loading.names import NameMap
 from core_testing.conformance.outcome import Failed, Unavailable, require, require_core_error

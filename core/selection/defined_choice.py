@@ -8,7 +8,7 @@ from core.api.errors import PluginError
 from core.api.kinds import Kind
 from core.plugins.defined import defined
 from core.plugins.drivers import Candidate
-from core.plugins.select import NONE, Selector
+from core.selection.select import NONE, Selector
 
 if TYPE_CHECKING:
     from core.config.resolved import SelectOptions

@@ -9,7 +9,7 @@ from core.api.shapes import ModelShape
 from core.api.verdict import ProbeResult, Verdict
 from core.api.weights import CheckpointInfo, CheckpointReader, ModelFiles
 from core.plugins.drivers import Candidate, guarded, load_impl, typed
-from core.plugins.tasks import ChosenTask
+from core.selection.tasks import ChosenTask
 
 
 @dataclass(slots=True)

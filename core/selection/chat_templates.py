@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from core.plugins.drivers import Candidate
 from core.plugins.kinds import CHAT_TEMPLATE
-from core.plugins.select import NONE, Selector, is_auto
+from core.selection.select import NONE, Selector, is_auto
 
 
 def choose_template_engine(selector: Selector, ask: str | None) -> list[Candidate]:

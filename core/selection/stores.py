@@ -11,10 +11,10 @@ from core.api.sources import Access, KeepsModels, RemovesModels, StoredModel
 from core.api.weights import KeptWeights, WeightStore
 from core.config.resolved import HubOptions
 from core.plugins.catalog import Entry
-from core.plugins.checkpoints import opened
 from core.plugins.drivers import guarded, load_descriptors, typed
 from core.plugins.kinds import SOURCE, WEIGHT_STORE
-from core.plugins.select import Selector
+from core.selection.checkpoints import opened
+from core.selection.select import Selector
 
 PACKED = ":packed"
 """What stands behind a model's name where its packed weights are meant."""

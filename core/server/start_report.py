@@ -7,16 +7,16 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from core.cli.choose import reachable
-from core.cli.ui.tables import clean, table
 from core.logs import tell
 from core.plugins.kinds import KERNEL, LOADER, MODEL, PLATFORM, QUANTIZATION, SOURCE, every_kind
 from core.plugins.options import shown
+from core.server.registry import reachable
+from core.terminal.tables import clean, table
 
 if TYPE_CHECKING:
-    from core.boot import Resolution
     from core.config.resolved import EngineConfig
     from core.plugins.plan import PlannedPlugin
+    from core.selection.resolver import Resolution
 
 
 Row = tuple[str, str, str]

@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from core import __version__
 from core.api.descriptors import KernelSpec
 from core.api.errors import CoreError
 from core.api.forms import WeightForm
 from core.api.kernels import KernelRequest
 from core.plugins.drivers import Candidate
-from core.plugins.foundation import KernelPlace, refined
 from core.plugins.kinds import KERNEL
-from core.plugins.report import Row, SelectionReport
-from core.plugins.select import Contest
+from core.selection.foundation import KernelPlace, refined
+from core.selection.report import Row, SelectionReport
+from core.selection.select import Contest
+from core.version import __version__
 
 KINDS: Mapping[str, str] = {
     "linear": "linear",

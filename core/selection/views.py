@@ -6,8 +6,8 @@ from typing import Any
 
 from core.config.fields import without_secrets
 from core.config.resolved import Options
-from core.plugins.foundation import Derived, Foundation, drivers_of
 from core.plugins.kinds import KERNEL, STRUCTURED_OUTPUT, every_kind, kind_of
+from core.selection.foundation import Derived, Foundation, drivers_of
 
 
 def options_view(options: Options, base: Foundation, derived: Derived) -> dict[str, dict[str, Any]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from core.api.shapes import ModelShape, PoolingShape
 from core.api.weights import CheckpointInfo
 from core.config.resolved import ModelOptions
-from core.plugins.pooling import longest_prompt, pooling_of
+from core.selection.pooling import longest_prompt, pooling_of
 from core.tasks import engine_half
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from core.plugins.drivers import Candidate
 from core.plugins.kinds import STRUCTURED_OUTPUT
-from core.plugins.select import NONE, Selector, is_auto, names_in
+from core.selection.select import NONE, Selector, is_auto, names_in
 
 
 def choose_backends(selector: Selector, ask: str | None) -> list[Candidate]:

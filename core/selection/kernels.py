@@ -13,11 +13,11 @@ from core.api.kernels import OPS, KernelRequest
 from core.api.record import EMPTY
 from core.api.verdict import Verdict
 from core.plugins.drivers import Candidate
-from core.plugins.foundation import KernelPlace, refined
 from core.plugins.kinds import KERNEL
-from core.plugins.products import ProductChoice, explain_products
-from core.plugins.report import SelectionReport
-from core.plugins.select import Contest, Selector
+from core.selection.foundation import KernelPlace, refined
+from core.selection.products import ProductChoice, explain_products
+from core.selection.report import SelectionReport
+from core.selection.select import Contest, Selector
 from core.suggest import nearest
 
 REFERENCE = "reference"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from core.plugins.drivers import Candidate
 from core.plugins.kinds import TOOL_SERVER
-from core.plugins.select import NONE, Selector
+from core.selection.select import NONE, Selector
 
 
 def choose_tool_client(selector: Selector, ask: str | None, servers: Sequence[str]) -> list[Candidate]:

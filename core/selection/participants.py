@@ -8,9 +8,9 @@ from core.api.descriptors import ParticipantSpec
 from core.api.verdict import Verdict
 from core.plugins.catalog import answers
 from core.plugins.drivers import Candidate
-from core.plugins.foundation import device_reason
 from core.plugins.kinds import PARTICIPANT
-from core.plugins.select import Selector
+from core.selection.foundation import device_reason
+from core.selection.select import Selector
 
 HONOURED = frozenset({"grammar", "thinking_token_budget"})
 """Fields of `SamplingParams` that core leaves to participants."""

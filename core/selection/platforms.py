@@ -14,8 +14,8 @@ from core.plugins.catalog import Catalogue, Entry
 from core.plugins.drivers import Candidate, guarded, load_impl, typed
 from core.plugins.kinds import PLATFORM
 from core.plugins.known import normalise, platform_advice
-from core.plugins.report import SelectionReport
-from core.plugins.select import Selector, is_auto, names_in, reasons_of
+from core.selection.report import SelectionReport
+from core.selection.select import Selector, is_auto, names_in, reasons_of
 
 _ASK = re.compile(r"(?P<name>[^:@]+):(?P<index>\d+)(?P<dist>@.+)?")
 """One device of a platform: `name:index`, `name:index@distribution`."""

@@ -14,8 +14,8 @@ from core.api.errors import ConfigError, CoreError
 from core.api.verdict import Verdict
 from core.plugins.drivers import Candidate
 from core.plugins.kinds import TOOL_PARSER
-from core.plugins.report import SelectionReport
-from core.plugins.select import Selector
+from core.selection.report import SelectionReport
+from core.selection.select import Selector
 
 _AUTO = "auto"
 

@@ -7,7 +7,7 @@ from core.api.verdict import Verdict
 from core.api.weights import CheckpointInfo
 from core.plugins.drivers import Candidate
 from core.plugins.kinds import IO_PROCESSOR
-from core.plugins.select import NONE, Selector, is_auto
+from core.selection.select import NONE, Selector, is_auto
 
 CHECKPOINT_KEY = "io_processor_plugin"
 """Where a checkpoint's configuration names the processor that it was made for."""

@@ -17,9 +17,9 @@ from core.plugins.catalog import Entry
 from core.plugins.drivers import Candidate, guarded, load_impl, typed
 from core.plugins.kinds import LOADER, MODEL, SOURCE
 from core.plugins.known import Table
-from core.plugins.report import SelectionReport
-from core.plugins.select import Contest, Selector, is_auto, names_in
-from core.plugins.weight_sizes import require_fitting
+from core.selection.report import SelectionReport
+from core.selection.select import Contest, Selector, is_auto, names_in
+from core.selection.weight_sizes import require_fitting
 from core.suggest import closest, nearest, shortened
 
 ALONE = Access()

@@ -21,20 +21,9 @@ from core.api.patches import Problem
 from core.api.verdict import Verdict
 from core.api.weights import CheckpointReader
 from core.config.resolved import FITTING, EngineConfig, Options
-from core.frontend.no_tokenizer import require_tokenizer
-from core.plugins.attention import block_size_of, choose_attention
 from core.plugins.catalog import Catalogue, Entry, answers
-from core.plugins.chat_templates import choose_template_engine
-from core.plugins.checkpoints import find_files, find_model, find_reader, inspect
-from core.plugins.context import context_of, short_by_default
-from core.plugins.defined_choice import choose_of_defined, require_one_definition
 from core.plugins.drivers import Candidate, guarded, load_descriptors, load_impl, typed
-from core.plugins.foundation import Derived, Foundation, KernelPlace, device_reason, drivers_of
-from core.plugins.grammars import choose_backends
-from core.plugins.guards import failed_guard
 from core.plugins.hooks import HOOKS_API, Hooks
-from core.plugins.io_processors import choose_io_processor
-from core.plugins.kernels import plan_kernels
 from core.plugins.kinds import (
     DRAFTER,
     EXECUTOR,
@@ -48,28 +37,39 @@ from core.plugins.kinds import (
     WEIGHT_TRANSFER,
     kind_of,
 )
-from core.plugins.kv_dtype import demanded_kv_dtype
 from core.plugins.lock import differences, read_lock
 from core.plugins.options import checked_options, given_options, settled_options, unused_options
-from core.plugins.overrides import described, doubts, overridden
-from core.plugins.parsers import FormatFacts, choose_parsers
-from core.plugins.participants import choose_participants
-from core.plugins.patching import AppliedPatch, apply_patches
 from core.plugins.plan import PlannedPlugin, PluginPlan
-from core.plugins.platforms import choose_platform
-from core.plugins.pooling import keeps_blocks
-from core.plugins.presets import preset_of, require_presets, switched
-from core.plugins.quantization import choose_quantization, stored_forms
-from core.plugins.report import SelectionReport
-from core.plugins.sampling import check_fields
-from core.plugins.scope import open_scope
-from core.plugins.select import Selector
-from core.plugins.stores import access_of
-from core.plugins.tasks import ChosenTask, choose_task
-from core.plugins.token_classes import with_token_ids
-from core.plugins.tool_servers import choose_tool_client
-from core.plugins.views import facts_view, options_view
-from core.plugins.waivers import settle
+from core.selection.attention import block_size_of, choose_attention
+from core.selection.chat_templates import choose_template_engine
+from core.selection.checkpoints import find_files, find_model, find_reader, inspect
+from core.selection.context import context_of, short_by_default
+from core.selection.defined_choice import choose_of_defined, require_one_definition
+from core.selection.foundation import Derived, Foundation, KernelPlace, device_reason, drivers_of
+from core.selection.grammars import choose_backends
+from core.selection.guards import failed_guard
+from core.selection.io_processors import choose_io_processor
+from core.selection.kernels import plan_kernels
+from core.selection.kv_dtype import demanded_kv_dtype
+from core.selection.no_tokenizer import require_tokenizer
+from core.selection.overrides import described, doubts, overridden
+from core.selection.parsers import FormatFacts, choose_parsers
+from core.selection.participants import choose_participants
+from core.selection.patching import AppliedPatch, apply_patches
+from core.selection.platforms import choose_platform
+from core.selection.pooling import keeps_blocks
+from core.selection.presets import preset_of, require_presets, switched
+from core.selection.quantization import choose_quantization, stored_forms
+from core.selection.report import SelectionReport
+from core.selection.sampling import check_fields
+from core.selection.scope import open_scope
+from core.selection.select import Selector
+from core.selection.stores import access_of
+from core.selection.tasks import ChosenTask, choose_task
+from core.selection.token_classes import with_token_ids
+from core.selection.tool_servers import choose_tool_client
+from core.selection.views import facts_view, options_view
+from core.selection.waivers import settle
 
 Prepare = Callable[[Mapping[str, str]], None]
 

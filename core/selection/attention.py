@@ -7,9 +7,9 @@ from core.api.errors import ConfigError
 from core.api.shapes import ModelShape
 from core.api.verdict import ProbeResult, Verdict
 from core.plugins.drivers import Candidate
-from core.plugins.foundation import Foundation, refined
 from core.plugins.kinds import ATTENTION
-from core.plugins.select import Selector
+from core.selection.foundation import Foundation, refined
+from core.selection.select import Selector
 
 
 def block_size_of(given: int | None, preferred: int, shape: ModelShape) -> int:

@@ -12,12 +12,12 @@ from core.api.verdict import Verdict
 from core.api.weights import CheckpointInfo
 from core.config.resolved import Options
 from core.plugins.drivers import Candidate, guarded, load_impl, typed
-from core.plugins.foundation import Foundation, refined
 from core.plugins.kinds import QUANTIZATION
 from core.plugins.known import Table, advice
 from core.plugins.options import checked_options, given_options, shown
-from core.plugins.report import SelectionReport
-from core.plugins.select import Selector, is_auto, nothing_serves
+from core.selection.foundation import Foundation, refined
+from core.selection.report import SelectionReport
+from core.selection.select import Selector, is_auto, nothing_serves
 
 
 def choose_quantization(selector: Selector, options: Options, base: Foundation) -> Candidate:

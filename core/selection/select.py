@@ -17,7 +17,7 @@ from core.plugins.hooks import Hooks
 from core.plugins.kinds import Kind, kind_of
 from core.plugins.known import Table
 from core.plugins.options import checked_options, given_options
-from core.plugins.report import Row, SelectionReport
+from core.selection.report import Row, SelectionReport
 from core.suggest import FEW, shortened
 
 Check = Callable[[Candidate], Verdict]
