@@ -28,7 +28,7 @@ from core.engine.managers import managers_for
 from core.engine.messages import Add
 from core.engine.prefix import PrefixCache
 from core.engine.request import Request
-from core.engine.rows import RowTable
+from core.engine.rows import RequestTable
 from core.engine.scheduler import Scheduler
 from core.engine.settle import Settler
 from core.engine.step_budget import Limits
@@ -60,7 +60,7 @@ class Engine:
         cache = PrefixCache(pool, self.hasher, enabled=prefix, managers=managers)
         limits = Limits(rows, 2 * rows + 2048, 2048, MAX_LEN)
         self.latency = LatencyTarget(0.2, BLOCK)
-        table = RowTable(rows, MAX_LEN, BLOCK, groups)
+        table = RequestTable(rows, MAX_LEN, BLOCK, groups)
         self.scheduler = Scheduler(limits, table, cache, ArrivalOrder(), latency=self.latency)
         self.scheduler.spread = True  # as in a server
         self.settler = Settler(self.scheduler)

@@ -18,7 +18,7 @@ _LONGEST_ERROR = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Delta:
+class StreamedDelta:
     """What one event brings.
 
     Attributes:
@@ -69,11 +69,11 @@ class Client:
             self._model = self._first_model()
         return self._model
 
-    def chat(self, messages: list[dict[str, str]], params: dict[str, Any]) -> Iterator[Delta]:
+    def chat(self, messages: list[dict[str, str]], params: dict[str, Any]) -> Iterator[StreamedDelta]:
         """Stream the answer to a conversation."""
         return self._stream("chat/completions", {"messages": messages, **params})
 
-    def complete(self, prompt: str, params: dict[str, Any]) -> Iterator[Delta]:
+    def complete(self, prompt: str, params: dict[str, Any]) -> Iterator[StreamedDelta]:
         """Stream the continuation of a text."""
         return self._stream("completions", {"prompt": prompt, **params})
 
@@ -94,7 +94,7 @@ class Client:
                 "CORE-S192", f"{self.url}/models lists no model.", hint="Check --url, or give --model-name."
             ) from None
 
-    def _stream(self, path: str, body: dict[str, Any]) -> Iterator[Delta]:
+    def _stream(self, path: str, body: dict[str, Any]) -> Iterator[StreamedDelta]:
         body = {"model": self.model, "stream": True, "stream_options": {"include_usage": True}, **body}
         try:
             with self._http.stream("POST", f"{self.url}/{path}", json=body) as response:
@@ -105,14 +105,14 @@ class Client:
         except httpx.HTTPError as error:
             raise self._unreachable(error) from None
 
-    def _deltas(self, response: httpx.Response) -> Iterator[Delta]:
+    def _deltas(self, response: httpx.Response) -> Iterator[StreamedDelta]:
         decoder = EventDecoder()
         for chunk in response.iter_bytes():
             for event in decoder.feed(chunk):
                 if event != DONE:
                     yield self._delta(event)
 
-    def _delta(self, event: bytes) -> Delta:
+    def _delta(self, event: bytes) -> StreamedDelta:
         try:
             data = orjson.loads(event)
         except ValueError:
@@ -121,7 +121,7 @@ class Client:
             raise CoreError("CORE-S191", f"the server stopped with an error: {error_text(data)}.")
         choice = (data.get("choices") or [{}])[0]
         delta, usage = choice.get("delta") or {}, data.get("usage") or {}
-        return Delta(
+        return StreamedDelta(
             text=choice.get("text") or delta.get("content") or "",
             reasoning=delta.get("reasoning_content") or delta.get("reasoning") or "",
             finish_reason=choice.get("finish_reason"),

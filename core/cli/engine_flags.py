@@ -6,7 +6,7 @@ import argparse
 
 from core.api.errors import ConfigError
 from core.cli.help import add_help_flag
-from core.config.flags import Given, add_option_flags
+from core.config.flags import FlagValue, add_option_flags
 from core.config.load import LoadedOptions, load_options
 from core.config.parser import CoreParser
 
@@ -26,7 +26,7 @@ def engine_options(args: argparse.Namespace) -> LoadedOptions:
     Raises:
         ConfigError: A flag sets an address (CORE-C182), or as `load_options`.
     """
-    given = [value for path in ADDRESS if isinstance(value := getattr(args, path, None), Given)]
+    given = [value for path in ADDRESS if isinstance(value := getattr(args, path, None), FlagValue)]
     if given:
         text = f"flag {given[0].flag} has no meaning here: the model is run for this command alone."
         raise ConfigError("CORE-C182", text, hint="`core serve` listens at an address.")

@@ -15,7 +15,7 @@ from core.config.resolved import Options
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class FlagValue:
     """A value as it stood on the command line, and the flag that brought it."""
 
     flag: str
@@ -24,26 +24,28 @@ class Given:
 
 class _Store(argparse.Action):
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
-        setattr(namespace, self.dest, Given(option_string or str(self.metavar), values))
+        setattr(namespace, self.dest, FlagValue(option_string or str(self.metavar), values))
 
 
 class _Extend(argparse.Action):
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
-        before: Given | None = getattr(namespace, self.dest, None)
+        before: FlagValue | None = getattr(namespace, self.dest, None)
         items = [*(before.value if before else []), *split_list(values)]
-        setattr(namespace, self.dest, Given(option_string or self.dest, items))
+        setattr(namespace, self.dest, FlagValue(option_string or self.dest, items))
 
 
 class _Gather(argparse.Action):
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
-        before: Given | None = getattr(namespace, self.dest, None)
-        setattr(namespace, self.dest, Given(option_string or self.dest, [*(before.value if before else []), values]))
+        before: FlagValue | None = getattr(namespace, self.dest, None)
+        setattr(
+            namespace, self.dest, FlagValue(option_string or self.dest, [*(before.value if before else []), values])
+        )
 
 
 class _Switch(argparse.Action):
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
         flag = option_string or self.dest
-        setattr(namespace, self.dest, Given(flag, not flag.startswith("--no-")))
+        setattr(namespace, self.dest, FlagValue(flag, not flag.startswith("--no-")))
 
 
 def split_list(text: str) -> list[str]:

@@ -18,7 +18,7 @@ from core.config.dialects import spelled
 from core.config.environment import further_variables
 from core.config.fields import OptionField, fields_by_path, option_fields
 from core.config.file import read_file
-from core.config.flags import Given, split_list
+from core.config.flags import FlagValue, split_list
 from core.config.resolved import Options
 from core.config.settings import Key, Setting, merge
 from core.config.sizes import parse_size, without_unit
@@ -107,7 +107,7 @@ def _from_environment(environ: Mapping[str, str]) -> Iterator[tuple[Key, Setting
 def _from_flags(args: argparse.Namespace) -> Iterator[tuple[Key, Setting]]:
     for path, given in vars(args).items():
         field = fields_by_path().get(path)
-        if field is not None and isinstance(given, Given):
+        if field is not None and isinstance(given, FlagValue):
             label = f"flag {given.flag}" if given.flag.startswith("-") else f"argument {given.flag}"
             value = _from_text(field, given.value, label)
             yield from Setting(field, value, "flag", label).spread()

@@ -14,8 +14,8 @@ from core.api.tokenizer import Tokenizer
 from core.config.fields import SECRETS
 from core.config.resolved import EngineConfig, Options
 from core.engine.driven import DRIVEN, DrivenPlugins, tokenizer_of
-from core.engine.participants.connectors import ConnectorParticipant
-from core.engine.participants.drafts import DraftsParticipant
+from core.engine.participants.connectors import ConnectorEngineHalf
+from core.engine.participants.drafts import DraftsEngineHalf
 from core.engine.participants.stages import Stages
 from core.engine.tasks.base import Task
 from core.plugins.active import ActivePlugins
@@ -80,7 +80,7 @@ def _connectors(setup: Setup) -> list[Participant]:
     for planned, _, _ in setup.active.impls(CONNECTORS):
         faults = setup.faults(planned, "what it should have supplied is computed", True)
         connector = setup.active.make(planned, planned.options, **sizes)
-        found.append(ConnectorParticipant(planned.name, connector, faults))
+        found.append(ConnectorEngineHalf(planned.name, connector, faults))
     return found
 
 
@@ -88,7 +88,7 @@ def _drafters(setup: Setup) -> list[Participant]:
     """Return the engine halves of the plan's drafters, which are themselves loaded in the worker."""
     options = setup.config.options.scheduler
     return [
-        DraftsParticipant(
+        DraftsEngineHalf(
             planned.name,
             min(options.draft_tokens, cast(DrafterSpec, spec).max_draft),
             options.max_num_seqs,

@@ -43,7 +43,7 @@ from core.engine.policy import GuardedPolicy
 from core.engine.prefix import PrefixCache
 from core.engine.profile import Profile, untimed
 from core.engine.request import Request
-from core.engine.rows import RowTable
+from core.engine.rows import RequestTable
 from core.engine.scheduler import Scheduler
 from core.engine.snapshots import Snapshots
 from core.engine.step_budget import Limits
@@ -74,7 +74,9 @@ class EngineCore:
         self.faults: list[Faults] = []
         self.hasher = BlockHasher(config.block_size, stable_key(config, active.hooks, info.groups))
         managers = planned_managers(config, info.groups, active)
-        self.rows = RowTable(options.scheduler.max_num_seqs, config.max_model_len, config.block_size, managers.groups)
+        self.rows = RequestTable(
+            options.scheduler.max_num_seqs, config.max_model_len, config.block_size, managers.groups
+        )
         self.pool = BlockPool(info.num_blocks)
         self.task = engine_half(config.task)()
         shares = options.kv.prefix_caching and self.task.shares_prefixes(config)

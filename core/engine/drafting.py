@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from core.api.steps import StepPlan, StepResult
-from core.engine.rows import RowTable
+from core.engine.rows import RequestTable
 
 Drafts = Callable[[np.ndarray, np.ndarray], np.ndarray | None]
 """`Participant.drafts`."""
 
 
 def drafts_wanted(
-    moments: Sequence[Drafts], table: RowTable, rows: np.ndarray, need: np.ndarray, max_chunk: int
+    moments: Sequence[Drafts], table: RequestTable, rows: np.ndarray, need: np.ndarray, max_chunk: int
 ) -> np.ndarray:
     """Return how many drafts each row may run, `(n,)`; 0 for those that do not decode.
 
@@ -38,7 +38,7 @@ def drafts_wanted(
     return drafts
 
 
-def undrafted(table: RowTable, rows: np.ndarray, counts: np.ndarray) -> np.ndarray:
+def undrafted(table: RequestTable, rows: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """Return `counts` without the drafts of decoding rows."""
     decoding = table.known[rows] - table.computed[rows] == 1
     plain: np.ndarray = np.where(decoding, np.minimum(counts, 1), counts)
@@ -69,7 +69,7 @@ class Gained:
         return Gained(self.rows[kept], self.tokens[kept], self.lengths[kept], self.places[kept])
 
 
-def gained(table: RowTable, plan: StepPlan, rows: np.ndarray, result: StepResult, alive: np.ndarray) -> Gained:
+def gained(table: RequestTable, plan: StepPlan, rows: np.ndarray, result: StepResult, alive: np.ndarray) -> Gained:
     """Return what the rows of a step gained.
 
     Args:
@@ -91,7 +91,7 @@ def gained(table: RowTable, plan: StepPlan, rows: np.ndarray, result: StepResult
     return found.without(_behind_end(table, found))
 
 
-def _behind_end(table: RowTable, found: Gained) -> np.ndarray:
+def _behind_end(table: RequestTable, found: Gained) -> np.ndarray:
     """Say which tokens stand behind the end of their request, `(m,)` bool: a stop id, or its limit."""
     over: np.ndarray = behind(table.stopped(found.rows, found.tokens), found.rows)
     over |= found.lengths > table.limit[found.rows]
@@ -107,7 +107,7 @@ def behind(marked: np.ndarray, rows: np.ndarray) -> np.ndarray:
     return after
 
 
-def settle_drafts(table: RowTable, plan: StepPlan, result: StepResult, alive: np.ndarray) -> None:
+def settle_drafts(table: RequestTable, plan: StepPlan, result: StepResult, alive: np.ndarray) -> None:
     """Lower the counters of the live rows of a settled plan by the drafts that were refused, or not there."""
     if plan.drafts is None:
         return

@@ -12,7 +12,7 @@ from core.api.steps import BlockUpdate, NewRow, StepPlan
 from core.engine.blocks import NULL_BLOCK
 from core.engine.latency import Allowance
 from core.engine.request import Request
-from core.engine.rows import RowTable
+from core.engine.rows import RequestTable
 
 _NOTHING = np.zeros(0, np.int32)
 _NO_UPDATE = BlockUpdate(_NOTHING, _NOTHING, np.zeros(1, np.int32), _NOTHING)
@@ -107,7 +107,7 @@ class PlanBuilder:
         nothing = np.full((len(groups), int(counts.sum())), NULL_BLOCK, np.int32)
         self._dropped.append((groups, _Growth(rows, starts, counts, nothing)))
 
-    def plan(self, number: int, table: RowTable) -> tuple[StepPlan, np.ndarray]:
+    def plan(self, number: int, table: RequestTable) -> tuple[StepPlan, np.ndarray]:
         """Freeze the builder. The row table still holds the counters from before this step.
 
         Returns:

@@ -11,13 +11,13 @@ from core.engine.participants.stages import Stages
 from core.engine.prefix import PrefixCache
 from core.engine.promises import Promises
 from core.engine.request import Request
-from core.engine.rows import RowTable
+from core.engine.rows import RequestTable
 
 
 class Publisher:
     """Publishes the columns that steps complete. Rows are those of `rows`, keys those of `cache`."""
 
-    def __init__(self, rows: RowTable, cache: PrefixCache, promises: Promises, stages: Stages) -> None:
+    def __init__(self, rows: RequestTable, cache: PrefixCache, promises: Promises, stages: Stages) -> None:
         self._rows, self._cache, self._promises, self._stages = rows, cache, promises, stages
 
     def publish(self, rows: np.ndarray, ends: np.ndarray) -> None:

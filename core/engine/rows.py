@@ -27,7 +27,7 @@ STOP_WIDTH = 8
 """Stop ids per row that are compared as an array; a row with more is compared on its own."""
 
 
-class RowTable:
+class RequestTable:
     """State of up to `capacity` admitted requests.
 
     Args:

@@ -26,7 +26,7 @@ from core.engine.prefix import Hit, PrefixCache
 from core.engine.promises import Promises
 from core.engine.publishing import Publisher
 from core.engine.request import Request, Status
-from core.engine.rows import RowTable
+from core.engine.rows import RequestTable
 from core.engine.step_budget import Limits, shared_out
 from core.engine.tasks.base import Task
 from core.engine.tasks.generate import Generate
@@ -74,7 +74,7 @@ class Scheduler:
     def __init__(
         self,
         limits: Limits,
-        rows: RowTable,
+        rows: RequestTable,
         cache: PrefixCache,
         policy: SchedulerPolicy,
         stages: Stages | None = None,

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from core.api.steps import StateCopies
-from core.engine.rows import RowTable
+from core.engine.rows import RequestTable
 
 
 class Snapshots:
@@ -30,7 +30,7 @@ class Snapshots:
         interval: Tokens from one snapshot of a row to the next: whole blocks.
     """
 
-    def __init__(self, rows: RowTable, count: int, interval: int) -> None:
+    def __init__(self, rows: RequestTable, count: int, interval: int) -> None:
         if interval < 1 or interval % rows.block_size:
             raise ValueError(f"an interval of {interval} tokens is not of whole blocks of {rows.block_size}")
         self._rows, self._count, self._interval = rows, count, interval

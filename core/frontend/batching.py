@@ -24,7 +24,7 @@ BATCH_TEXTS = 1024
 """Texts of a batch."""
 
 
-class Encodes(Protocol):
+class BatchEncoder(Protocol):
     """Texts to token ids, as `core.api.Tokenizer.encode_batch`."""
 
     def __call__(self, texts: Sequence[str], *, add_special_tokens: bool = True) -> list[list[int]]: ...
@@ -73,7 +73,7 @@ class TextBatcher:
         encode: Called in threads and on the event loop; releases the interpreter while it works.
     """
 
-    def __init__(self, encode: Encodes) -> None:
+    def __init__(self, encode: BatchEncoder) -> None:
         self._encode = encode
         self._lanes = (_Lane(), _Lane())
         self._threads: ThreadPoolExecutor | None = None
@@ -129,7 +129,7 @@ class TextBatcher:
             lane.jobs.clear()
 
 
-def _encoded_alone(encode: Encodes, jobs: Sequence[_Job]) -> list[list[list[int]] | Exception]:
+def _encoded_alone(encode: BatchEncoder, jobs: Sequence[_Job]) -> list[list[list[int]] | Exception]:
     """As `_encoded`, for long texts: the memory that they took goes back."""
     try:
         return _encoded(encode, jobs)
@@ -137,7 +137,7 @@ def _encoded_alone(encode: Encodes, jobs: Sequence[_Job]) -> list[list[list[int]
         trim()
 
 
-def _encoded(encode: Encodes, jobs: Sequence[_Job]) -> list[list[list[int]] | Exception]:
+def _encoded(encode: BatchEncoder, jobs: Sequence[_Job]) -> list[list[list[int]] | Exception]:
     """Return each job's ids, or what went wrong with it."""
     found: dict[int, list[list[int]] | Exception] = {}
     for special in (True, False):

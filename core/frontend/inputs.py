@@ -11,7 +11,7 @@ from core.api.errors import RequestError
 from core.api.sampling_params import SamplingParams
 from core.api.tokenizer import Tokenizer, extras_of
 from core.frontend.prompts import (
-    Given,
+    GivenPrompt,
     PromptIds,
     PromptInput,
     TokenizedPrompt,
@@ -108,7 +108,7 @@ class InputProcessor:
         tokenized = {special: iter(self._tokenized(split, special)) for special in (True, False)}
         return [self.read(one, next(tokenized[one.special]) if one.ids is None else one.ids) for one in split]
 
-    def read(self, given: Given, ids: Any, max_tokens: int | None = None) -> TokenizedPrompt:
+    def read(self, given: GivenPrompt, ids: Any, max_tokens: int | None = None) -> TokenizedPrompt:
         """Return a prompt whose ids are known: its own, or its text's; cut where it may be, and checked.
 
         Args:
@@ -125,7 +125,7 @@ class InputProcessor:
         kept = ids if isinstance(ids, array) else prompt_ids(ids)
         return TokenizedPrompt(given.text if cut is None else None, kept)
 
-    def _tokenized(self, split: Sequence[Given], special: bool) -> list[PromptIds]:
+    def _tokenized(self, split: Sequence[GivenPrompt], special: bool) -> list[PromptIds]:
         texts: list[str] = []
         for one in split:
             if one.ids is None and one.text is not None and one.special is special:

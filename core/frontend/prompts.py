@@ -95,7 +95,7 @@ def check_ids(ids: Sequence[Any], vocab_size: int, param: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class GivenPrompt:
     """A prompt taken apart: a text or ids, whether a text gets special tokens, and what may be cut off."""
 
     text: str | None
@@ -114,7 +114,7 @@ def as_list(prompts: Any) -> list[PromptInput]:
     return [prompts] if one else list(prompts)
 
 
-def split_prompt(prompt: Any, truncation: Truncation | None = None) -> Given:
+def split_prompt(prompt: Any, truncation: Truncation | None = None) -> GivenPrompt:
     """Return the parts of any form of prompt.
 
     Args:
@@ -123,9 +123,9 @@ def split_prompt(prompt: Any, truncation: Truncation | None = None) -> Given:
     if isinstance(prompt, Mapping):
         given = _from_object(prompt)
     elif isinstance(prompt, str):
-        given = Given(prompt, None)
+        given = GivenPrompt(prompt, None)
     else:
-        given = Given(None, prompt)
+        given = GivenPrompt(None, prompt)
     if given.text is not None and not isinstance(given.text, str):
         raise RequestError(f"prompt must be a text, got {type(given.text).__name__}", param="prompt")
     if (given.text is None or given.ids is not None) and not _are_ids(given.ids):
@@ -138,7 +138,7 @@ def _are_ids(ids: Any) -> bool:
     return isinstance(ids, (list, tuple)) or (isinstance(ids, array) and ids.typecode == "i")
 
 
-def _from_object(prompt: Mapping[str, Any]) -> Given:
+def _from_object(prompt: Mapping[str, Any]) -> GivenPrompt:
     for name, why in _FOREIGN_KEYS.items():
         if prompt.get(name) is not None:
             raise RequestError(f"{name}: {why}", param="prompt")
@@ -150,4 +150,4 @@ def _from_object(prompt: Mapping[str, Any]) -> Given:
     truncation = prompt.get("truncation")
     if not isinstance(truncation, Truncation | None):
         raise RequestError("truncation must be a Truncation", param="prompt")
-    return Given(text, ids, prompt.get("add_special_tokens") is not False, truncation)
+    return GivenPrompt(text, ids, prompt.get("add_special_tokens") is not False, truncation)

@@ -58,7 +58,7 @@ class Hardware(NamedTuple):
         return driver or not _vendors(root).isdisjoint(self.vendors)
 
 
-class Format(NamedTuple):
+class UnreadFormat(NamedTuple):
     """A format of model files that no plugin reads, told by its files' names, and what to do about it."""
 
     what: str
@@ -75,7 +75,7 @@ class Table(NamedTuple):
 
     rows: tuple[Known, ...]
     hardware: tuple[Hardware, ...]
-    formats: tuple[Format, ...]
+    formats: tuple[UnreadFormat, ...]
 
     @classmethod
     def read(cls) -> Table:
@@ -85,7 +85,7 @@ class Table(NamedTuple):
 
         data = tomllib.loads((files("core.plugins") / "known.toml").read_text(encoding="utf-8"))
         hardware = tuple(Hardware(**_tuples(row)) for row in data.pop("hardware"))
-        formats = tuple(Format(**_tuples(row)) for row in data.pop("format"))
+        formats = tuple(UnreadFormat(**_tuples(row)) for row in data.pop("format"))
         rows = tuple(_row(state, dist, row) for state, rows in data.items() for dist, row in rows.items())
         return cls(rows, hardware, formats)
 

@@ -64,7 +64,7 @@ class Gate:
 
     async def _answer(self, app: ASGIApp, method: str, scope: Scope, receive: Receive, send: Send) -> None:
         started = time.perf_counter()
-        answer, account = Answer(send, _request_id(scope)), Account()
+        answer, account = OutgoingResponse(send, _request_id(scope)), Account()
         try:
             refusal = self._keys.check(scope["path"], scope["headers"], method)
             if refusal is not None:
@@ -83,7 +83,7 @@ class Gate:
         finally:
             self._count(scope, answer, account, time.perf_counter() - started)
 
-    def _count(self, scope: Scope, answer: Answer, account: Account, seconds: float) -> None:
+    def _count(self, scope: Scope, answer: OutgoingResponse, account: Account, seconds: float) -> None:
         route = getattr(scope.get("route"), "path", UNMATCHED)
         status = answer.status or CLIENT_GONE
         self._state.metrics.answered(route, status, account.error)
@@ -104,7 +104,7 @@ class Gate:
             logger.info("%s %d %.1f ms %s", route, status, ms, name, extra={FIELDS: fields})
 
 
-class Answer:
+class OutgoingResponse:
     """One response on its way out: gets the request id, remembers its status."""
 
     def __init__(self, send: Send, request_id: bytes) -> None:

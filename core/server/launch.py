@@ -43,7 +43,7 @@ FORCED_CLOSE_SECONDS = 1.0
 
 
 @dataclass(slots=True)
-class Started:
+class ReadyFrontEnd:
     """A front end that is ready, its application, how long what took, and what the worker found.
 
     Attributes:
@@ -80,13 +80,13 @@ def run(
         listener.close()
 
 
-def serve(options: Options, listener: Listener, starter: Callable[[], Awaitable[Started]]) -> int:
+def serve(options: Options, listener: Listener, starter: Callable[[], Awaitable[ReadyFrontEnd]]) -> int:
     """Start with `starter` and serve on `listener`; return the exit status. Raises `CoreError`."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_main(options, listener, starter))
 
 
-async def start(resolution: Resolution, options: Options, child: EngineChild | None = None) -> Started:
+async def start(resolution: Resolution, options: Options, child: EngineChild | None = None) -> ReadyFrontEnd:
     """Start the engine (in `child`, if it was started ahead) and what stands in front of it. Raises `CoreError`."""
     from core.engine.client import open_async
     from core.frontend.async_llm import AsyncLLM
@@ -126,7 +126,7 @@ async def start(resolution: Resolution, options: Options, child: EngineChild | N
     timeline = list(engine.ready.timeline)
     timeline.append(("rest", max(0.0, time.perf_counter() - began - sum(seconds for _, seconds in timeline))))
     facts = {**engine.ready.facts, **routes.facts()}
-    return Started(llm, app, timeline, facts, lambda: plugins.events("draining", {}), example)
+    return ReadyFrontEnd(llm, app, timeline, facts, lambda: plugins.events("draining", {}), example)
 
 
 async def _start_both(resolution: Resolution, child: EngineChild | None) -> tuple[AsyncEngine, Tokenizer]:
@@ -162,7 +162,7 @@ async def _abandon(starting: asyncio.Task[AsyncEngine]) -> None:
         await (await starting).close()
 
 
-async def _main(options: Options, listener: Listener, starter: Callable[[], Awaitable[Started]]) -> int:
+async def _main(options: Options, listener: Listener, starter: Callable[[], Awaitable[ReadyFrontEnd]]) -> int:
     starting = asyncio.ensure_future(starter())
     interrupts: list[int] = []
 
@@ -180,7 +180,7 @@ async def _main(options: Options, listener: Listener, starter: Callable[[], Awai
     return await _serve(options, listener, started)
 
 
-async def _serve(options: Options, listener: Listener, started: Started) -> int:
+async def _serve(options: Options, listener: Listener, started: ReadyFrontEnd) -> int:
     from core.server.start_report import ready_text, show_ready
 
     def ready() -> None:

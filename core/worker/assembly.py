@@ -12,8 +12,8 @@ from core.api.drafters import DrafterContext
 from core.api.errors import PluginError
 from core.api.participants import Tap, WorkerParticipant, WorkerSetup
 from core.plugins.kinds import kind_of
-from core.worker.participants.connectors import ConnectorParticipant
-from core.worker.participants.drafts import DraftsParticipant, MirroredDrafts
+from core.worker.participants.connectors import ConnectorWorkerHalf
+from core.worker.participants.drafts import DraftsWorkerHalf, MirroredDrafts
 from core.worker.participants.stages import WorkerStages
 
 if TYPE_CHECKING:
@@ -76,12 +76,12 @@ def worker_stages(
         half, guard = active.load(planned, cast(KVConnectorSpec, spec).worker_impl), active.guard
         worker = guard(planned, "the constructor of its worker half", half, planned.options)
         guard(planned, "bind()", worker.bind, caches)
-        halves.append(ConnectorParticipant(planned.name, worker))
+        halves.append(ConnectorWorkerHalf(planned.name, worker))
         owners[planned.name] = _owner(planned)
     for planned, spec, _ in active.impls(DRAFTERS):
         most = min(draft_tokens, cast(DrafterSpec, spec).max_draft)
         drafter = active.make(planned, DrafterContext(len(pool), most, vocab_size, planned.options))
-        kind = MirroredDrafts if apart else DraftsParticipant
+        kind = MirroredDrafts if apart else DraftsWorkerHalf
         halves.append(kind(planned.name, drafter, most, vocab_size, pool))
         owners[planned.name] = _owner(planned)
     for planned, spec, _ in active.impls(PARTICIPANTS):

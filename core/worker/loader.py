@@ -22,7 +22,7 @@ from core.plugins.kinds import kind_of
 from core.selection.kernels import firmly_commanded, parse_kernels
 from core.worker.assembly import tapped
 from core.worker.loading.fill import WeightFiller
-from core.worker.loading.kept import KeptWeights
+from core.worker.loading.kept import PackedWeights
 from core.worker.loading.names import NameMap
 from core.worker.loading.scales import aliases, scale_groups
 from core.worker.loading.uploaded import uploaded
@@ -110,11 +110,11 @@ class LoadedModel:
         self.weight_bytes = filler.final_bytes
         self.kernels = kernels
         self._filler = filler
-        self._kept: KeptWeights | None = None
+        self._kept: PackedWeights | None = None
         self._tables = tables
         self._after_load: Callable[[], None] | None = getattr(model, "after_load", None)
 
-    def load(self, tensors: Iterator[WeightTensor], kept: KeptWeights) -> None:
+    def load(self, tensors: Iterator[WeightTensor], kept: PackedWeights) -> None:
         """Fill the model for the first time, from what is kept of its weights as far as it goes.
 
         Raises:
@@ -225,7 +225,7 @@ def load_model(
         owner = _owner(config.plan, _LOADERS)
         tensors = _tensors(active, owner, Path(path), meter.add)
         way = uploads() if _stays_plain(config, active) else None
-        kept = KeptWeights(config, active, loaded.groups, device)
+        kept = PackedWeights(config, active, loaded.groups, device)
         loaded.load(tensors if way is None else uploaded(tensors, way), kept)
     except CheckpointError as error:  # layers do not know from which files they are filled
         told = error.within(path)

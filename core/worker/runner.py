@@ -24,7 +24,7 @@ from core.worker.participants.stages import Late, WorkerStages
 from core.worker.rows import RowTable
 from core.worker.sampling.batch import Feature, SampleBatch
 from core.worker.sampling.prompt import PromptScorer, PromptScores
-from core.worker.sampling.sampled import Chosen, Sampled
+from core.worker.sampling.sampled import Sampled, SampledOnHost
 from core.worker.sampling.sampler import Sampler
 from core.worker.states import copy_slots
 from core.worker.tainted import TaintedBlocks
@@ -295,7 +295,7 @@ class Runner(StepRunner):
 
     def _read(
         self, sampled: Sampled, prompt: PromptScores, result: StepResult, further: Sequence[Tensor] = ()
-    ) -> tuple[Chosen, list[np.ndarray]]:
+    ) -> tuple[SampledOnHost, list[np.ndarray]]:
         """Wait for what was sampled, and for `further` tensors; put what the prompts scored into the result."""
         asked, own = prompt.tensors(), sampled.tensors()
         arrays = self._transfers.fetch([*asked, *own, *further]).result()
@@ -303,7 +303,7 @@ class Runner(StepRunner):
         chosen = sampled.read(arrays[len(asked) : len(asked) + len(own)])
         return chosen, arrays[len(asked) + len(own) :]
 
-    def _settled(self, chosen: Chosen, at: Positions, result: StepResult) -> Enqueued:
+    def _settled(self, chosen: SampledOnHost, at: Positions, result: StepResult) -> Enqueued:
         """Fill the result with what is on the host already, and tell participants."""
         _fill(chosen, at.places, result)
         self.stages.sampled(lambda: SampledStep(at.rows, at.known, result.tokens, self._rows.tokens))
@@ -326,7 +326,7 @@ def _bounds(ahead: np.ndarray) -> np.ndarray:
     return np.append(np.flatnonzero(ahead == 0), len(ahead))
 
 
-def _fill(chosen: Chosen, places: np.ndarray, result: StepResult) -> None:
+def _fill(chosen: SampledOnHost, places: np.ndarray, result: StepResult) -> None:
     """Put what was chosen for the rows at `places (n,)` of the plan into the result; a row that failed has no token."""
     result.tokens, result.logprobs = chosen.tokens, chosen.logprobs
     for index, message in chosen.errors.items():

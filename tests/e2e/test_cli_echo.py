@@ -14,14 +14,14 @@ LINE = ("word " * 16).strip()  # leaves one of 80 columns: an echoed ^C would be
 ANSWER = """
 import sys, threading, time
 from core_plugin_chat import talk
-from core.cli.client import Delta
+from core.cli.client import StreamedDelta
 from core.cli.host.processes import AllSignals
 from core_plugin_chat.answer import open_view
 
 def deltas(how, line):
     if how == "thinking":
-        yield Delta(reasoning="hm")
-    yield Delta(text=line)
+        yield StreamedDelta(reasoning="hm")
+    yield StreamedDelta(text=line)
     if how == "error":
         raise ValueError("gone wrong")
     while how != "end":  # until a signal comes; a wait would hold back the handlers of signals

@@ -25,7 +25,7 @@ from core.selection.stores import Kept, access_of, kept_models, kept_weights
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class LocalModel:
     """A model that is kept; `KeptModel`."""
 
     kept: Kept
@@ -53,12 +53,12 @@ class Stored:
 class AllModels:
     """Models on this machine; `LocalModels`."""
 
-    def kept(self, options: GivenOptions, failed: Callable[[CoreError], None]) -> list[Stored]:
+    def kept(self, options: GivenOptions, failed: Callable[[CoreError], None]) -> list[LocalModel]:
         """Return what every model source and weight store has."""
         given = loaded_of(options).options
         selector = _selector(given)
         found = [*kept_models(selector, access_of(given.hub), failed), *kept_weights(selector, failed)]
-        return [Stored(one) for one in found]
+        return [LocalModel(one) for one in found]
 
     def fetch(self, options: GivenOptions, reference: str) -> ModelFiles:
         """Fetch a model, if it is not here, and return where it is."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from core.api.descriptors import LogitsSpec
 from core.api.sampling import SamplingField
 from core.cli.engine_flags import add_engine_flags, engine_options
-from core.config.flags import SCOPE, Given, add_option_flags, add_plugin_flag, add_some_flags, to_argv
+from core.config.flags import SCOPE, FlagValue, add_option_flags, add_plugin_flag, add_some_flags, to_argv
 from core.config.load import LoadedOptions, load_options
 from core.config.parser import CoreParser
 from core.plugins.catalog import Catalogue
@@ -74,7 +74,7 @@ class Flags:
 
     def given(self, args: argparse.Namespace) -> dict[str, str]:
         """Return the flag that brought each option which the command line sets."""
-        return {path: value.flag for path, value in vars(args).items() if isinstance(value, Given)}
+        return {path: value.flag for path, value in vars(args).items() if isinstance(value, FlagValue)}
 
     def load(self, args: argparse.Namespace) -> Loaded:
         """Return the options."""
@@ -91,7 +91,7 @@ class Flags:
 
     def of_model(self, model: str, flag: str) -> Loaded:
         """Return the options for a model of which nothing else is given on the command line."""
-        return Loaded(load_options(argparse.Namespace(**{"model.model": Given(flag, model)})))
+        return Loaded(load_options(argparse.Namespace(**{"model.model": FlagValue(flag, model)})))
 
 
 def loaded_of(options: GivenOptions) -> LoadedOptions:

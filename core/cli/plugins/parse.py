@@ -102,12 +102,12 @@ def _parser(args: argparse.Namespace, ctx: ParserContext, facts: FormatFacts) ->
 
 def _maker(candidate: Candidate, given: Mapping[str, Any]) -> Any:
     """Return what makes a plugin's parsers."""
-    from core.frontend.answering.parsing import Given
+    from core.frontend.answering.parsing import ConfiguredParser
     from core.plugins.drivers import load_impl
     from core.plugins.options import checked_options
 
     make, options = load_impl(candidate.descriptor.impl, candidate.entry), checked_options(candidate, given)
-    return Given(make, options) if options else make
+    return ConfiguredParser(make, options) if options else make
 
 
 def _tools(path: Path | None) -> list[dict[str, Any]]:

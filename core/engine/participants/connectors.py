@@ -13,7 +13,7 @@ from core.plugins.drivers import describe
 from core.plugins.faults import Faults
 
 
-class ConnectorParticipant(Participant):
+class ConnectorEngineHalf(Participant):
     """Plugs a KV connector's engine side into the stages. What it raises is a miss; too much of it switches it off."""
 
     parts = Parts(plan=bytes, result=bytes)

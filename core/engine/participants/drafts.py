@@ -28,7 +28,7 @@ class Drafted:
     counts: np.ndarray
 
 
-class DraftsParticipant(Participant):
+class DraftsEngineHalf(Participant):
     """Decides how many drafts each row may run, and counts what became of them.
 
     A row may run twice as many as it kept on average, so that it finds out about more; below `WORTH` it runs none, but

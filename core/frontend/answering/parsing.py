@@ -116,7 +116,7 @@ class CallRules:
         return replace(found, make=self.whole(found.make, closed), thinking=thinking)
 
 
-class Given:
+class ConfiguredParser:
     """A plugin's parser with its own options in every context, those of its optional parts (`forced`, ...) included."""
 
     def __init__(self, make: Any, options: Mapping[str, Any]) -> None:
@@ -132,7 +132,11 @@ class Given:
 
         def asked(ctx: ParserContext, *arguments: Any, **named: Any) -> Any:
             found = part(self._with(ctx), *arguments, **named)
-            return replace(found, make=Given(found.make, self._options)) if isinstance(found, CallGrammar) else found
+            return (
+                replace(found, make=ConfiguredParser(found.make, self._options))
+                if isinstance(found, CallGrammar)
+                else found
+            )
 
         return asked
 
@@ -145,7 +149,7 @@ def chosen_parser(active: ActivePlugins, tool_parser: str | None) -> AnswerParse
     chosen = active.impls(TOOL_PARSERS)
     owner = f"tool parser {' or '.join(planned.owner for planned, _, _ in chosen)}"
     parsers = [
-        (cast(ToolParserSpec, spec), Given(make, planned.options) if planned.options else make)
+        (cast(ToolParserSpec, spec), ConfiguredParser(make, planned.options) if planned.options else make)
         for planned, spec, make in chosen
     ]
     return answer_parser(parsers, tool_parser, owner)

@@ -31,7 +31,7 @@ CLOSE_SECONDS = 8.0
 """How long the end of an engine waits for the writing: less than it is given before it is killed."""
 
 
-class KeptWeights:
+class PackedWeights:
     """A model's packed weights on their way from and to the weight store of the plan, if it has one.
 
     Only weights whose products name a layout are kept; the others, norms for instance, are small, and go on being read

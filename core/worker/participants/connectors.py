@@ -9,7 +9,7 @@ from core.api.participants import Parts, WorkerParticipant
 from core.api.steps import StepPlan, StepResult
 
 
-class ConnectorParticipant(WorkerParticipant):
+class ConnectorWorkerHalf(WorkerParticipant):
     """Moves blocks as the connector's engine half orders."""
 
     parts = Parts(plan=bytes, result=bytes)

@@ -14,7 +14,7 @@ from core.api.steps import NewRow, StepPlan, StepResult
 from core.engine.participants.drafts import Drafted
 
 
-class DraftsParticipant(WorkerParticipant):
+class DraftsWorkerHalf(WorkerParticipant):
     """Asks a drafter when a step begins whose rows may run drafts, and writes what it guesses into the pool.
 
     What the drafter raises, and tokens that are none, cost the drafts of that step.
@@ -100,7 +100,7 @@ class DraftsParticipant(WorkerParticipant):
             result.parts[self.name] = self._drafted
 
 
-class MirroredDrafts(DraftsParticipant):
+class MirroredDrafts(DraftsWorkerHalf):
     """The same beside a device with memory of its own: the drafter reads a copy of the pool that follows it."""
 
     def __init__(self, name: str, drafter: Drafter, most: int, vocab_size: int, pool: Tensor) -> None:

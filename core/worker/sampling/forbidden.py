@@ -22,7 +22,7 @@ NEVER = float("-inf")
 _ANY = -1
 
 
-class AllowedTokens:
+class AllowedTokenIds:
     """Keeps `allowed_token_ids` and nothing else."""
 
     feature = Feature.ALLOWED

@@ -13,7 +13,7 @@ from core.worker.sampling.batch import SampleBatch
 from core.worker.transfers import Transfers
 
 
-class LogitsProcessor(Protocol):
+class RowProcessor(Protocol):
     """Changes the logits of the rows that asked for it.
 
     Attributes:

@@ -46,7 +46,7 @@ class Listed(NamedTuple):
 
 
 @dataclass(slots=True)
-class Chosen:
+class SampledOnHost:
     """The same on the host.
 
     Attributes:
@@ -59,10 +59,10 @@ class Chosen:
     logprobs: dict[int, TopLogprobs]
     errors: dict[int, str]
 
-    def take(self, kept: np.ndarray) -> Chosen:
+    def take(self, kept: np.ndarray) -> SampledOnHost:
         """Return what was chosen at the `kept (m,)` indices, which ascend."""
         new = {int(index): i for i, index in enumerate(kept)} if self.logprobs or self.errors else {}
-        return Chosen(
+        return SampledOnHost(
             self.tokens[kept],
             {new[index]: entry for index, entry in self.logprobs.items() if index in new},
             {new[index]: error for index, error in self.errors.items() if index in new},
@@ -99,7 +99,7 @@ class Sampled:
         values = [check[1] for check in self._checks if not isinstance(check, dict)]
         return [self.tokens, *values, *(tensor for one in self.listed for tensor in one.tensors())]
 
-    def read(self, arrays: Sequence[np.ndarray]) -> Chosen:
+    def read(self, arrays: Sequence[np.ndarray]) -> SampledOnHost:
         """Return what was chosen, from what was fetched of `tensors`."""
         rest = iter(arrays)
         tokens = next(rest).astype(np.int32)
@@ -111,7 +111,7 @@ class Sampled:
         logprobs: dict[int, TopLogprobs] = {}
         for one in self.listed:
             logprobs.update(one.read([next(rest) for _ in one.tensors()]))
-        return Chosen(tokens, {index: entry for index, entry in logprobs.items() if index not in errors}, errors)
+        return SampledOnHost(tokens, {index: entry for index, entry in logprobs.items() if index not in errors}, errors)
 
 
 def _failed(places: np.ndarray | None, best: np.ndarray) -> dict[int, str]:

@@ -22,12 +22,12 @@ from core.ops.registry import REGISTRY
 from core.ops.sampling import TEMPERATURE, UNIFORM
 from core.worker.sampling.batch import Feature, SampleBatch
 from core.worker.sampling.bias import LogitBias
-from core.worker.sampling.forbidden import AllowedTokens, BadWords, MinTokens, StepTokens
+from core.worker.sampling.forbidden import AllowedTokenIds, BadWords, MinTokens, StepTokens
 from core.worker.sampling.logprobs import top_logprobs
 from core.worker.sampling.params import RowParams
 from core.worker.sampling.penalties import Penalties
 from core.worker.sampling.plugged import Plugged, PluggedLogits
-from core.worker.sampling.processors import LogitsProcessor
+from core.worker.sampling.processors import RowProcessor
 from core.worker.sampling.rng import Uniforms
 from core.worker.sampling.sampled import Listed, Sampled
 
@@ -74,8 +74,8 @@ class Sampler:
         self._transfers = transfers
         self._uniforms = Uniforms(seed)
         self._part = max(1, PART_ELEMENTS // vocab_size)
-        self._processors: tuple[LogitsProcessor, ...] = (
-            AllowedTokens(vocab_size, transfers),
+        self._processors: tuple[RowProcessor, ...] = (
+            AllowedTokenIds(vocab_size, transfers),
             StepTokens(transfers, pick("mask_tokens")),
             BadWords(vocab_size, transfers),
             MinTokens(vocab_size, transfers),

@@ -10,7 +10,7 @@ from core.api.participants import SampledStep
 from core.api.sampling_params import SamplingParams
 from core.api.steps import BlockUpdate, NewRow, StepPlan, StepResult
 from core.engine.participants.drafts import Drafted
-from core.worker.participants.drafts import DraftsParticipant, MirroredDrafts
+from core.worker.participants.drafts import DraftsWorkerHalf, MirroredDrafts
 
 VOCAB, ROWS, WIDTH = 50, 4, 30
 NONE = np.zeros(0, np.int32)
@@ -42,7 +42,7 @@ def plan(**prompts):
     return StepPlan(0, new, (BlockUpdate(NONE, NONE, NONE, NONE),), NONE, NONE, NONE, np.zeros(0, bool), NONE)
 
 
-@pytest.fixture(params=[DraftsParticipant, MirroredDrafts])
+@pytest.fixture(params=[DraftsWorkerHalf, MirroredDrafts])
 def half(request):
     """A half whose pool holds what rows were given, as a worker's does."""
     pool = torch.zeros(ROWS, WIDTH, dtype=torch.int32)

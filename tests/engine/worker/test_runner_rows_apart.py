@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from core.worker.participants.connectors import ConnectorParticipant
+from core.worker.participants.connectors import ConnectorWorkerHalf
 from core.worker.participants.stages import WorkerStages
 from core.worker.sampling import prompt as prompt_module
 from core.worker.transfers import Transfers
@@ -186,9 +186,7 @@ def attached(bench, **methods):
     """Return a store with these methods that takes part in a bench's steps."""
     store = Store()
     vars(store).update(methods)
-    bench.runner.stages = WorkerStages(
-        [ConnectorParticipant("disk", store)], {"disk": "KV connector 'disk' (acme 1.0)"}
-    )
+    bench.runner.stages = WorkerStages([ConnectorWorkerHalf("disk", store)], {"disk": "KV connector 'disk' (acme 1.0)"})
     return store
 
 

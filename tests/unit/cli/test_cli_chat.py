@@ -13,7 +13,7 @@ from core_plugin_chat.conversation import Conversation
 from core_plugin_chat.lines import Lines
 
 from core.api.errors import CoreError
-from core.cli.client import Delta
+from core.cli.client import StreamedDelta
 from core.cli.host.processes import Files
 from core.cli.main import main
 
@@ -31,7 +31,7 @@ class Model:
         self.asked.append([(message["role"], message["content"]) for message in messages])
         if self.failing:
             raise CoreError("CORE-S190", "gone.")
-        yield Delta(f"answer {len(self.asked)}")
+        yield StreamedDelta(f"answer {len(self.asked)}")
 
 
 @pytest.fixture
@@ -202,7 +202,7 @@ def test_ctrl_c_twice_leaves_and_a_message_between_does_not(session, model):
 
 def test_ctrl_c_after_one_that_stopped_an_answer_leaves(session, model):
     def stopped(messages, params):
-        yield Delta("par")
+        yield StreamedDelta("par")
         raise KeyboardInterrupt
 
     model.chat = stopped
@@ -214,7 +214,7 @@ def test_ctrl_c_after_a_retry_that_was_stopped_leaves(session, model):
     session.take("one")
 
     def stopped(messages, params):
-        yield Delta("par")
+        yield StreamedDelta("par")
         raise KeyboardInterrupt
 
     model.chat = stopped

@@ -7,7 +7,7 @@ import pytest
 from core_plugin_chat import talk
 from core_plugin_chat.text import printable
 
-from core.cli.client import Client, Delta, error_text
+from core.cli.client import Client, StreamedDelta, error_text
 from core.cli.main import main
 from core.cli.sse import EventDecoder
 
@@ -93,7 +93,7 @@ def test_ctrl_c_stops_the_answer_and_what_came_stays(capsys, chat_session):
 
     def answer(messages, params):
         try:
-            yield Delta("par")
+            yield StreamedDelta("par")
             raise KeyboardInterrupt
         finally:
             closed.append(True)
@@ -108,7 +108,7 @@ def test_ctrl_c_stops_the_answer_and_what_came_stays(capsys, chat_session):
 
 def test_ctrl_c_ends_a_quick_question_with_its_status(monkeypatch, capsys):
     def answer(self, messages, params):
-        yield Delta("par")
+        yield StreamedDelta("par")
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Client, "chat", answer)
@@ -126,8 +126,8 @@ def test_reasoning_is_no_part_of_what_a_program_reads(stub, capsys):
 
 def test_what_an_answer_came_to(chat_session):
     def answer(messages, params):
-        yield Delta("par")
-        yield Delta(finish_reason="length", tokens=7, prompt_tokens=3)
+        yield StreamedDelta("par")
+        yield StreamedDelta(finish_reason="length", tokens=7, prompt_tokens=3)
 
     session = chat_session(SimpleNamespace(chat=answer, model="m"))
     session.take("hello")

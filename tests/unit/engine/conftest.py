@@ -16,17 +16,17 @@ from core.engine.latency import LatencyTarget
 from core.engine.loop import EngineLoop
 from core.engine.managers import managers_for
 from core.engine.messages import Add
-from core.engine.participants.connectors import ConnectorParticipant
+from core.engine.participants.connectors import ConnectorEngineHalf
 from core.engine.participants.stages import Stages
 from core.engine.prefix import PrefixCache
 from core.engine.request import Request
-from core.engine.rows import RowTable
+from core.engine.rows import RequestTable
 from core.engine.scheduler import Scheduler
 from core.engine.snapshots import Snapshots
 from core.engine.step_budget import Limits
 from core.plugins.faults import Faults
 from core.plugins.plan import PlannedPlugin
-from core.worker.participants.connectors import ConnectorParticipant as WorkerHalf
+from core.worker.participants.connectors import ConnectorEngineHalf as WorkerHalf
 from core.worker.participants.stages import WorkerStages
 from core_testing.arithmetic import ArithmeticExecutor, ArithmeticWorker
 
@@ -196,7 +196,7 @@ class Harness:
             self.shelf = Shelf(self.worker)
             self.participants = (
                 *self.participants,
-                ConnectorParticipant(
+                ConnectorEngineHalf(
                     "shelf", self.shelf, faults("core.kv_connectors", "shelf", optional=not self.lenient)
                 ),
             )
@@ -204,7 +204,7 @@ class Harness:
         self.hasher = BlockHasher(self.block_size)
         self.executor = ArithmeticExecutor(self.worker, self.blocks)
         managers = managers_for(self.executor.start().groups, self.block_size)
-        self.rows = RowTable(self.max_seqs, self.max_len, self.block_size, len(self.windows))
+        self.rows = RequestTable(self.max_seqs, self.max_len, self.block_size, len(self.windows))
         states = Snapshots(self.rows, self.snapshots, self.interval) if self.snapshots else None
         shares = self.prefix and self.snapshots != 0
         self.cache = PrefixCache(self.pool, self.hasher, enabled=shares, managers=managers, snapshots=states)

@@ -9,7 +9,7 @@ import pytest
 
 from core.api.steps import BlockUpdate, StepPlan, StepResult
 from core.api.wire import MessageDecoder, encode_message
-from core.engine.participants.drafts import PROBED, Drafted, DraftsParticipant
+from core.engine.participants.drafts import PROBED, Drafted, DraftsEngineHalf
 from core.engine.participants.stages import Stages
 from core_testing.arithmetic import generate
 
@@ -20,7 +20,7 @@ NONE = np.zeros(0, np.int32)
 
 @pytest.fixture
 def half():
-    return DraftsParticipant("ngram", 4, 8, faults("core.drafters", "ngram", optional=True))
+    return DraftsEngineHalf("ngram", 4, 8, faults("core.drafters", "ngram", optional=True))
 
 
 def asked(half, row, room=9):

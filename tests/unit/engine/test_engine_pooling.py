@@ -11,7 +11,7 @@ from core.engine.hashing import BlockHasher
 from core.engine.messages import Add, Finished
 from core.engine.prefix import PrefixCache
 from core.engine.request import Request
-from core.engine.rows import RowTable
+from core.engine.rows import RequestTable
 from core.engine.scheduler import Scheduler
 from core.engine.settle import Settler
 from core.engine.step_budget import Limits
@@ -33,7 +33,7 @@ class Engine:
 
     def __init__(self, *, longest=16, budget=16, blocks=32, rows=4):
         self.hasher = BlockHasher(BLOCK)
-        rows_ = RowTable(rows, longest, BLOCK)
+        rows_ = RequestTable(rows, longest, BLOCK)
         cache = PrefixCache(BlockPool(blocks), self.hasher, enabled=True)
         limits = Limits(rows, budget, max_chunk=3, max_model_len=longest)
         self.scheduler = Scheduler(limits, rows_, cache, Fcfs(), task=Pool())

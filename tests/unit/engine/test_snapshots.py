@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from core.engine.rows import RowTable
+from core.engine.rows import RequestTable
 from core.engine.snapshots import Snapshots
 from core_testing.arithmetic import generate
 
@@ -96,11 +96,11 @@ def test_a_plan_of_a_model_without_states_has_no_copies(harness):
 
 def test_an_interval_is_of_whole_blocks():
     with pytest.raises(ValueError, match="not of whole blocks of 4"):
-        Snapshots(RowTable(2, 16, 4), 3, 6)
+        Snapshots(RequestTable(2, 16, 4), 3, 6)
 
 
 def test_a_slot_in_two_places_is_noticed():
-    states = Snapshots(RowTable(2, 16, 4), 3, 4)
+    states = Snapshots(RequestTable(2, 16, 4), 3, 4)
     states.check()
     states.forget_all()
     states._free.pop()
@@ -109,6 +109,6 @@ def test_a_slot_in_two_places_is_noticed():
 
 
 def test_no_chunk_passes_a_multiple_of_the_interval():
-    states = Snapshots(RowTable(2, 64, 4), 3, 8)
+    states = Snapshots(RequestTable(2, 64, 4), 3, 8)
     found = states.cut(np.array([0, 0, 3, 8, 7]), np.array([20, 7, 30, 3, 1]))
     assert found.tolist() == [8, 7, 5, 3, 1]

@@ -182,7 +182,7 @@ fakes = importlib.util.module_from_spec(spec)
 sys.modules["fakes"] = fakes
 spec.loader.exec_module(fakes)
 from core.api.errors import CoreError, EngineError
-from core.server.launch import Started, serve
+from core.server.launch import ReadyFrontEnd, serve
 from core.server.listen import bind
 
 mode = sys.argv[2]
@@ -204,7 +204,7 @@ async def start():
         import asyncio
         print("starting", flush=True)
         await asyncio.sleep(30)
-    return Started(llm, fakes.make_app(llm, options), [("engine", 0.1)])
+    return ReadyFrontEnd(llm, fakes.make_app(llm, options), [("engine", 0.1)])
 
 listener = bind(options.server)
 try:

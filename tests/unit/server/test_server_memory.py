@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from core.api.errors import CheckpointError
-from core.frontend import no_tokenizer
+from core.selection import no_tokenizer
 
 LOADED = """
 import json, sys

@@ -18,7 +18,7 @@ from core.engine.messages import Add, Outputs
 from core.engine.participants.stages import Stages
 from core.engine.prefix import PrefixCache
 from core.engine.request import Request
-from core.engine.rows import RowTable
+from core.engine.rows import RequestTable
 from core.engine.scheduler import Scheduler
 from core.engine.step_budget import Limits
 
@@ -52,7 +52,7 @@ class EngineDriver:
     ) -> None:
         self._hasher = BlockHasher(block_size)
         self.cache = PrefixCache(BlockPool(blocks), self._hasher, enabled=prefix)
-        rows = RowTable(limits.max_num_seqs, limits.max_model_len, block_size)
+        rows = RequestTable(limits.max_num_seqs, limits.max_model_len, block_size)
         self.scheduler = Scheduler(limits, rows, self.cache, policy, stages)
         self._loop = EngineLoop(self.scheduler, executor, overlap)
         self.outputs: dict[int, list[int]] = {}
