@@ -31,11 +31,12 @@ from core.frontend.pooling.online import ABORTED, PoolingTasks
 from core.frontend.pooling.requests import PoolingBatch, PoolingRequests
 from core.frontend.preparing import AsyncPreparer
 from core.frontend.prompts import PromptIds, PromptInput, TokenizedPrompt
-from core.frontend.request import GenerationRequest, spelling
+from core.frontend.request import GenerationRequest
 from core.frontend.requests import RequestState
 from core.frontend.restarts import RestartBudget, Revival
 from core.frontend.results import RequestOutput
 from core.frontend.served_facts import ServedFacts
+from core.frontend.spelling import spelling
 
 logger = logging.getLogger(__name__)
 

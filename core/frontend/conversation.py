@@ -8,8 +8,9 @@ from types import MappingProxyType
 from typing import Any
 
 from core.api.errors import RequestError
-from core.api.serving import AUTO, ToolChoice
+from core.api.serving import AUTO, ChatRequest, ToolChoice
 from core.api.templates import RENDER_SECONDS, TemplateInput
+from core.frontend.answering.parsing import thinking_switches
 from core.frontend.messages import checked_messages, content_size, content_text, is_named
 
 MAX_TEMPLATE_ARGS = 64
@@ -170,3 +171,20 @@ def _check_parameters(schema: Any, where: str) -> None:
         raise RequestError(said, param=where)
     if not isinstance(schema.get("properties"), Mapping | None):
         raise RequestError(f"{where}: 'properties' of its parameters must be an object", param=where)
+
+
+def asked_conversation(asked: ChatRequest) -> Conversation:
+    """Return the conversation that a route plugin asks about. Raises `RequestError` as `Conversation`."""
+    thinking = {} if asked.thinking is None else thinking_switches(asked.thinking)
+    return Conversation(
+        messages=asked.messages,
+        tools=asked.tools,
+        tool_choice=asked.tool_choice,
+        parallel_tool_calls=asked.parallel_tool_calls,
+        documents=asked.documents,
+        add_generation_prompt=asked.opened and not asked.continued,
+        continue_final_message=asked.continued,
+        add_special_tokens=asked.add_special_tokens,
+        template=asked.template,
+        template_args={**thinking, **asked.template_args},
+    )

@@ -26,7 +26,8 @@ from core.frontend.pooling.data import DataPooling, no_processor
 from core.frontend.pooling.inputs import PoolingPrompt
 from core.frontend.pooling.model import PoolingModel, does_not_generate, does_not_pool
 from core.frontend.prompts import Cut, PromptIds, TokenizedPrompt, prompt_ids
-from core.frontend.request import GenerationRequest, spelling
+from core.frontend.request import GenerationRequest
+from core.frontend.spelling import spelling
 from core.frontend.templates import TemplateSet, known_names, template_sources
 from core.frontend.templating import Template, no_engine
 from core.selection.no_tokenizer import tokenizer_of

@@ -58,6 +58,15 @@ class Truncation:
             raise RequestError(f"truncation_side must be left or right, got {self.side!r}", param="truncation_side")
 
 
+def truncation(tokens: int | None, side: Literal["left", "right"] | None) -> Truncation | None:
+    """Return what the fields of a request say of it. Raises `RequestError`: a side without a number of tokens."""
+    if tokens is not None:
+        return Truncation(tokens=tokens, side=side or "left")
+    if side is not None:
+        raise RequestError("truncation_side needs truncate_prompt_tokens.", param="truncation_side")
+    return None
+
+
 Cut = tuple[Truncation, int | None]
 """How to cut a prompt, and how many tokens of output it must leave room for, if that is known."""
 

@@ -1,4 +1,4 @@
-"""`GenerationRequest`: what travels from a front end to the engine, and how its rules name a client's own fields."""
+"""`GenerationRequest`: what travels from a front end to the engine."""
 
 from __future__ import annotations
 
@@ -10,17 +10,16 @@ from typing import Any
 from core.api.errors import RequestError
 from core.api.requests import Caller
 from core.api.sampling_params import SamplingParams
-from core.api.sampling_table import FROM_MODEL
 from core.frontend.beams.outputs import BeamRules
 from core.frontend.caller import NOBODY
 from core.frontend.conversation import Conversation
 from core.frontend.prompts import Cut, PromptIds, PromptInput, Truncation
+from core.frontend.spelling import spelling
 
 MAX_SALT = 256
 MAX_REQUEST_ID = 128
 _PRIORITIES = range(-(2**31), 2**31)
 _REQUEST_ID = re.compile(r"[!-~]+")
-_OWN = frozenset(SamplingParams.__struct_fields__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,72 +105,6 @@ class GenerationRequest:
     def cut(self) -> Cut | None:
         """How a conversation that is too long is cut."""
         return None if self.truncation is None else (self.truncation, self.params.max_tokens)
-
-
-def sampling_params(fields: Mapping[str, Any], defaults: Mapping[str, Any], max_model_len: int) -> SamplingParams:
-    """Return the parameters that a front end's fields give.
-
-    Args:
-        fields: By the names of `SamplingParams`, and of what plugins declare (`LogitsSpec.fields`), which become
-            `extra_args`; None means that the client did not say.
-        defaults: Used where the client did not say (`model_defaults`).
-
-    Raises:
-        RequestError: A value is outside its range; wrap the call in `spelling`.
-    """
-    given = {name: value for name, value in fields.items() if value is not None}
-    unsaid = {name: None for name in ("max_tokens",) if name in fields and fields[name] is None}
-    said = {**defaults, **unsaid, **given}
-    if further := said.keys() - _OWN:
-        own = {name: said.pop(name) for name in further}
-        asked = {name: own[name] for name in further & given.keys()}
-        said["extra_args"] = {**own, **(said.get("extra_args") or {}), **asked}
-    params = SamplingParams(**said)
-    if params.min_tokens > max_model_len:
-        raise RequestError(
-            f"min_tokens ({params.min_tokens}) is greater than the model's length ({max_model_len})", param="min_tokens"
-        )
-    return params
-
-
-def model_defaults(params: SamplingParams) -> dict[str, Any]:
-    """Return what a model's makers recommend where a request says nothing, of plugins' fields too."""
-    return {**{name: getattr(params, name) for name in FROM_MODEL}, **(params.extra_args or {})}
-
-
-class spelling:  # noqa: N801 - read as a verb; a class costs a third of a generator, and requests pass a dozen
-    """Let `RequestError`s raised inside name the front end's own fields.
-
-    Args:
-        names: Field of a rule -> field of the front end.
-    """
-
-    __slots__ = ("_names",)
-
-    def __init__(self, names: Mapping[str, str]) -> None:
-        self._names = names
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, RequestError):
-            found = renamed(error, self._names)
-            if found is not error:
-                raise found from error
-
-
-def renamed(error: RequestError, names: Mapping[str, str]) -> RequestError:
-    """Return the error as the front end's client would say it: `param` and, where the message names it, the message.
-
-    A rule's `param` may go on with a path (`messages[2].content`): the first part is what is looked up.
-    """
-    head = re.match(r"\w+", error.param or "")
-    if head is None or head[0] not in names:
-        return error
-    own = names[head[0]]
-    message = re.sub(rf"\b{head[0]}\b", own.replace("\\", r"\\"), error.message)
-    return error.reworded(message, own + (error.param or "")[head.end() :])
 
 
 def _is_id(value: Any) -> bool:

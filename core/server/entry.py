@@ -11,7 +11,8 @@ from core.api.sampling_params import SamplingParams
 from core.api.templates import RenderTimeoutError
 from core.frontend.answering.chat import ChatAnswer, chat_answer
 from core.frontend.prompts import PromptIds
-from core.frontend.request import GenerationRequest, renamed, spelling
+from core.frontend.request import GenerationRequest
+from core.frontend.spelling import renamed, spelling
 from core.frontend.templating import time_limit
 from core.server.errors import ApiError
 from core.server.generation import Generation

@@ -17,7 +17,7 @@ from fastapi import FastAPI
 from core.api.errors import CoreError, EngineError
 from core.config.resolved import Options
 from core.frontend.answering.parsing import chosen_parser
-from core.frontend.request import model_defaults
+from core.frontend.sampling import model_defaults
 from core.phases import phase, report
 from core.server.app import create_app
 from core.server.http import HttpServer, relax_collector

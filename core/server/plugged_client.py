@@ -19,7 +19,8 @@ from core.api.sinks import EngineStats
 from core.api.tokenizer import Tokenizer
 from core.api.tool_servers import ToolServers
 from core.frontend.pooling.model import does_not_generate
-from core.frontend.request import GenerationRequest, sampling_params
+from core.frontend.request import GenerationRequest
+from core.frontend.sampling import sampling_params
 from core.frontend.sinks import engine_stats
 from core.selection.no_tokenizer import NoTokenizer
 from core.server.account import note_error

@@ -20,7 +20,7 @@ from core.frontend.pooling.data import io_request
 from core.frontend.pooling.model import PoolingModel, Work, does_not_pool
 from core.frontend.pooling.results import PoolingParams, PoolingRequestOutput
 from core.frontend.prompts import PromptInput
-from core.frontend.request import spelling
+from core.frontend.spelling import spelling
 from core.server.account import note_tokens
 from core.server.caller import caller_of
 from core.server.entry import THREAD_CHARS, render_alone

@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 
 from core.api.errors import RequestError
-from core.frontend.request import GenerationRequest, renamed
+from core.frontend.request import GenerationRequest
+from core.frontend.spelling import renamed
 from core.server.entry import Settle, as_asked, ready_chat
 from core.server.state import ServerState
 

@@ -145,25 +145,54 @@ async def open_answer(
         name: The whole id of what was admitted before; None: a new one.
         turn: Which of its generations it is.
     """
-    shown, admitted = name, name is not None
-    name = name or new_id(prefix)
-    if turn:  # names must differ, as the engine may still be ending the one before
-        name = f"{name}-{turn}"
+    called = AnswerName(name or new_id(prefix), name, turn)
     if isinstance(asked, ChatRequest):
-        wanted, settle = chat_request(asked, state), within if asked.fitted else as_asked
-        chat = await open_chat(state, wanted, name, interval=asked.interval, admitted=admitted, settle=settle)
-        chat.generation.id = shown or chat.generation.id  # what clients, and operators, know all of them by
-        return ServedAnswer(chat.generation, chat.answer, chat.generation.params is not chat.answer.params, admitted)
+        return await open_chat_answer(asked, state, called)
+    return await open_text_answer(asked, state, called)
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerName:
+    """What an answer is called.
+
+    Attributes:
+        id: Of the request; clients, and operators, know all its generations by it.
+        before: The same where the request was admitted before; None: this is its first generation.
+        turn: Which of its generations it is.
+    """
+
+    id: str
+    before: str | None
+    turn: int
+
+    @property
+    def admitted(self) -> bool:
+        """It goes on with an answer that the server took before."""
+        return self.before is not None
+
+    @property
+    def name(self) -> str:
+        """What the generation is called in the engine, which may still be ending the one before."""
+        return f"{self.id}-{self.turn}" if self.turn else self.id
+
+
+async def open_chat_answer(asked: ChatRequest, state: ServerState, called: AnswerName) -> ServedAnswer:
+    """Check, admit and render a conversation. Raises `RequestError`."""
+    wanted, settle = chat_request(asked, state), within if asked.fitted else as_asked
+    chat = await open_chat(state, wanted, called.name, interval=asked.interval, admitted=called.admitted, settle=settle)
+    chat.generation.id = called.before or chat.generation.id
+    return ServedAnswer(chat.generation, chat.answer, chat.generation.params is not chat.answer.params, called.admitted)
+
+
+async def open_text_answer(asked: TextRequest, state: ServerState, called: AnswerName) -> ServedAnswer:
+    """Check, admit and tokenise prompts that are continued as they are. Raises `RequestError`."""
     requests = text_requests(asked, state)
-    if asked.fitted:
-        fitted = [await _fitted(one, state) for one in requests]
-    else:
-        fitted = requests
+    fitted = [await _fitted(one, state) for one in requests] if asked.fitted else requests
     generation = open_generation(
-        state, fitted, name, interval=asked.interval, admitted=admitted, prompt_only=asked.only_prompt
+        state, fitted, called.name, interval=asked.interval, admitted=called.admitted, prompt_only=asked.only_prompt
     )
-    generation.id = shown or generation.id
-    return ServedAnswer(generation, None, fitted[0].params is not requests[0].params, admitted)
+    generation.id = called.before or generation.id
+    return ServedAnswer(generation, None, fitted[0].params is not requests[0].params, called.admitted)
 
 
 async def _fitted(request: GenerationRequest, state: ServerState) -> GenerationRequest:

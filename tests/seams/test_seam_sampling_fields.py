@@ -99,7 +99,7 @@ def test_a_model_may_say_what_holds_where_a_request_does_not(sigma):
 
     from core.api import CheckpointInfo
     from core.frontend.model import default_params
-    from core.frontend.request import model_defaults, sampling_params
+    from core.frontend.sampling import model_defaults, sampling_params
 
     (field,) = TOP_N_SIGMA.fields
     told = CheckpointInfo.__new__(CheckpointInfo)

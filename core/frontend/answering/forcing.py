@@ -10,7 +10,8 @@ from core.api.errors import RequestError
 from core.api.grammars import Grammar, Thinking
 from core.api.parsers import CallGrammar, ParserContext
 from core.api.sampling_params import SamplingParams
-from core.frontend.answering.parsing import AnswerParser, CallRules
+from core.frontend.answering.call_rules import CallRules
+from core.frontend.answering.parsing import AnswerParser
 from core.frontend.conversation import Conversation
 
 _CHOICE = "tool_choice"
@@ -51,22 +52,22 @@ def _call_grammar(
     context: ParserContext,
     grammars: frozenset[str] | None,
 ) -> tuple[CallGrammar | None, str]:
-    if chat.tool_choice.demands:
-        if params.grammar is not None:
-            raise RequestError(f"{_CHOICE} cannot be used together with {params.grammar.param}", param=_CHOICE)
-        name = chat.tool_choice.name
-        tools = [tool for tool in chat.tools if name is None or tool["function"]["name"] == name]
-        many = name is None and chat.parallel_tool_calls
-        found = rules.forced(context, tools, many=many, named=name is not None)
-        if grammars is not None and found.kind not in grammars:
-            said = f"{_CHOICE}: this server enforces no calls, as it was started without --structured-output"
-            raise RequestError(said, param=_CHOICE, code="unsupported_parameter")
-        return found, _CHOICE
-    if params.grammar is not None or not _strict(chat.offered):
-        return None, _CHOICE
-    strict = rules.strict(context, chat.offered, many=chat.parallel_tool_calls)
-    usable = strict is not None and (grammars is None or strict.kind in grammars)
-    return (strict if usable else None), "tools"
+    if not chat.tool_choice.demands:
+        if params.grammar is not None or not _strict(chat.offered):
+            return None, _CHOICE
+        strict = rules.strict(context, chat.offered, many=chat.parallel_tool_calls)
+        usable = strict is not None and (grammars is None or strict.kind in grammars)
+        return (strict if usable else None), "tools"
+    if params.grammar is not None:
+        raise RequestError(f"{_CHOICE} cannot be used together with {params.grammar.param}", param=_CHOICE)
+    name = chat.tool_choice.name
+    tools = [tool for tool in chat.tools if name is None or tool["function"]["name"] == name]
+    many = name is None and chat.parallel_tool_calls
+    found = rules.forced(context, tools, many=many, named=name is not None)
+    if grammars is not None and found.kind not in grammars:
+        said = f"{_CHOICE}: this server enforces no calls, as it was started without --structured-output"
+        raise RequestError(said, param=_CHOICE, code="unsupported_parameter")
+    return found, _CHOICE
 
 
 def _strict(tools: Sequence[Mapping[str, Any]]) -> bool:

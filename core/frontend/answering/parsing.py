@@ -10,8 +10,8 @@ from typing import Any, cast
 from core.api.descriptors import ToolParserSpec
 from core.api.parsers import CallGrammar, OutputParser, ParserContext, ThinkingTags
 from core.api.tokenizer import Tokenizer
+from core.frontend.answering.call_rules import CallRules
 from core.frontend.answering.marked import Factory, Marking
-from core.frontend.answering.plain_calls import plain_calls
 from core.frontend.answering.staged import REASONING, TOOLS, reading, staged
 from core.plugins.active import ActivePlugins
 from core.plugins.handed import OUTPUT_PARSER, Handed
@@ -45,7 +45,7 @@ class AnswerParser:
     special_tokens: bool = False
     call_id: str = DEFAULT_CALL_ID
     thinking: Callable[[ParserContext], ThinkingTags | None] | None = None
-    rules: CallRules = field(default_factory=lambda: CallRules())
+    rules: CallRules = field(default_factory=CallRules)
     owner: str = "the parser"
 
     def id_of(self, name: str, number: int) -> str:
@@ -76,44 +76,6 @@ class AnswerParser:
             response_template=tokenizer.response_template,
             prompt_ids=prompt_ids,
         )
-
-
-@dataclass(frozen=True, slots=True)
-class CallRules:
-    """What can be enforced of calls.
-
-    Attributes:
-        parser: The tool parser; None: no tool parser says how the model writes calls, which are plain JSON then.
-        whole: Puts what else reads the answers around a tool parser; told whether the thinking ends with its tag only.
-        thinking: Knows where the thinking is, if another parser reads it.
-    """
-
-    parser: Any = None
-    whole: Callable[[Factory, bool], Factory] = lambda make, closed: make
-    thinking: Callable[[ParserContext], ThinkingTags | None] | None = None
-
-    def forced(
-        self, ctx: ParserContext, tools: Sequence[Mapping[str, Any]], *, many: bool, named: bool = False
-    ) -> CallGrammar:
-        """Return the grammar of an answer that calls; see `EnforcesCalls`.
-
-        Args:
-            named: The only tool was named by the client.
-        """
-        if self.parser is None:
-            found = plain_calls(tools, many=many, named=named)
-        else:
-            found = self.parser.forced(ctx, tools, many=many)
-        return self._whole(found, ctx, closed=True)  # the grammar waits for the end of the thinking
-
-    def strict(self, ctx: ParserContext, tools: Sequence[Mapping[str, Any]], *, many: bool) -> CallGrammar | None:
-        """Return the grammar of an answer whose calls follow their schemas; None where that cannot be said."""
-        found = None if self.parser is None else self.parser.strict(ctx, tools, many=many)
-        return None if found is None else self._whole(found, ctx, closed=False)
-
-    def _whole(self, found: CallGrammar, ctx: ParserContext, *, closed: bool) -> CallGrammar:
-        thinking = self.thinking(ctx) if self.thinking else found.thinking
-        return replace(found, make=self.whole(found.make, closed), thinking=thinking)
 
 
 class ConfiguredParser:

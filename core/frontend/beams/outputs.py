@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from core.api.errors import RequestError
 from core.api.sampling_params import SamplingParams
@@ -72,6 +72,17 @@ class BeamRules:
             skip_special_tokens=params.skip_special_tokens,
             logprobs=params.logprobs,
         )
+
+
+def beam_rules(asked: Mapping[str, Any], params: SamplingParams) -> BeamRules:
+    """Return the rules that a request's fields say; None means that the client did not say.
+
+    Raises:
+        RequestError: A value is outside its range, or `params` ask for something that beams do not follow.
+    """
+    rules = BeamRules(**{name: value for name, value in asked.items() if value is not None})
+    rules.params(params)
+    return rules
 
 
 def start_search(params: BeamSearchParams, prompt: Sequence[int], tokenizer: Tokenizer, max_len: int) -> BeamSearch:

@@ -13,8 +13,9 @@ from core.frontend.beams.outputs import beam_outputs, start_search, step_params
 from core.frontend.beams.search import BeamSearch, BeamSearchParams, Position
 from core.frontend.output_stream import OutputFeed
 from core.frontend.prompts import TokenizedPrompt, prompt_ids
-from core.frontend.request import GenerationRequest, spelling
+from core.frontend.request import GenerationRequest
 from core.frontend.results import CompletionOutput, RequestOutput
+from core.frontend.spelling import spelling
 
 
 class Generates(Protocol):

@@ -22,7 +22,9 @@ from core.engine.messages import Add
 from core.frontend.conversation import Conversation, conversation_of
 from core.frontend.overrides import options_with
 from core.frontend.prompts import Truncation
-from core.frontend.request import GenerationRequest, model_defaults, renamed, sampling_params, spelling
+from core.frontend.request import GenerationRequest
+from core.frontend.sampling import model_defaults, sampling_params
+from core.frontend.spelling import renamed, spelling
 from core_testing.templates import CompiledTemplate
 from core_tokenizers.fast import FastTokenizer
 

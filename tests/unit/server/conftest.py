@@ -32,8 +32,8 @@ from core.frontend.answering.parsing import AnswerParser
 from core.frontend.inputs import InputProcessor
 from core.frontend.output_stream import IteratedFeed
 from core.frontend.prompts import prompt_ids, split_prompt
-from core.frontend.request import spelling
 from core.frontend.results import CompletionOutput, Logprob, RequestOutput
+from core.frontend.spelling import spelling
 from core.server.http import HttpServer
 from core.server.listen import bind
 from core_testing.served import served_app

@@ -23,8 +23,9 @@ from core.frontend.inputs import Prepared
 from core.frontend.output_stream import IteratedFeed, OutputFeed
 from core.frontend.pooling.model import PoolingModel
 from core.frontend.prompts import PromptIds, TokenizedPrompt, prompt_ids, split_prompt
-from core.frontend.request import GenerationRequest, spelling
+from core.frontend.request import GenerationRequest
 from core.frontend.results import CompletionOutput, RequestOutput
+from core.frontend.spelling import spelling
 from core.server.app import create_app
 from core.server.plugged_route import PluggedRoute
 from core.server.plugged_table import RouteTable
