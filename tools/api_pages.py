@@ -194,7 +194,7 @@ def _of_core(name: str) -> Definition:
     module = read("core")
     if name in module.definitions:
         return module.definitions[name]
-    home = getattr(core, name).__module__
+    home = module.imports[name]
     one = read(home).definitions[name]
     members = list(one.members)
     for base in one.bases:
