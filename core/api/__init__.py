@@ -103,6 +103,7 @@ if TYPE_CHECKING:
     from core.api.executors import Executor, ExecutorSetup, Worker, WorkerOpener, load_opener
     from core.api.experts import Experts, Router, Routing
     from core.api.facets import CollectiveFacet, Graph, GraphFacet, StepShape
+    from core.api.figures import Figure, FigureSample, Histogram
     from core.api.flags import FlagDialect
     from core.api.folders import PrivateFolder, clear_left
     from core.api.forms import PLAIN, Part, Stored, WeightForm
@@ -116,7 +117,7 @@ if TYPE_CHECKING:
     from core.api.logits import LogitsContext, LogitsProcessor
     from core.api.models import ChatTemplates, Classifies, Model, WeightRules
     from core.api.offline import Generated, GeneratedSequence, OfflineEngine, StepPhase
-    from core.api.operator import Operator, PauseMode
+    from core.api.operator import CacheFacts, Operator, PauseMode
     from core.api.parsers import (
         CallGrammar,
         EnforcesCalls,
@@ -281,6 +282,7 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
         "executors": "Executor ExecutorSetup load_opener Worker WorkerOpener",
         "experts": "Experts Router Routing",
         "facets": "CollectiveFacet Graph GraphFacet StepShape",
+        "figures": "Figure FigureSample Histogram",
         "flags": "FlagDialect",
         "folders": "clear_left PrivateFolder",
         "forms": "Part PLAIN Stored WeightForm",
@@ -298,7 +300,7 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
             "CallGrammar EnforcesCalls KnowsThinking OutputParser ParserContext Reasoning Text ThinkingTags "
             "ToolArguments ToolEnd ToolStart"
         ),
-        "operator": "Operator PauseMode",
+        "operator": "CacheFacts Operator PauseMode",
         "participants": (
             "AllowedTokens BatchInputs BlockRef EngineSetup FrontParticipant FrontSetup Participant Parts SampledStep "
             "StagedRequest Tap TapPlace WorkerParticipant WorkerSetup"
@@ -678,4 +680,8 @@ __all__ = [
     "ServerDelta",
     "Servers",
     "StartPhase",
+    "CacheFacts",
+    "Figure",
+    "FigureSample",
+    "Histogram",
 ]

@@ -95,7 +95,8 @@ async def start(resolution: Resolution, options: Options, child: EngineChild | N
     began = time.perf_counter()
     plugins = enter(resolution.config.plan)
     parser = chosen_parser(plugins, options.select.tool_parser)
-    routes, remote = RouteTable.declare(plugins), remote_servers(plugins, options.tools)
+    routes = RouteTable.declare(plugins, options.server.metrics_compat)
+    remote = remote_servers(plugins, options.tools)
     engine, tokenizer = await _start_both(resolution, child)
     llm = await AsyncLLM.connect(resolution, engine, tokenizer, partial(open_async, resolution.config))
     try:
@@ -115,6 +116,7 @@ async def start(resolution: Resolution, options: Options, child: EngineChild | N
                 defaults=model_defaults(llm.default_params),
                 plugged=routes.routes,
                 layers=routes.layers,
+                figures=routes.figures,
             )
             app.state.core.remote = remote
             app.state.core.faults = llm.model.plugins.sinks.faults

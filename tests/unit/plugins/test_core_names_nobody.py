@@ -49,11 +49,6 @@ WHY: dict[str, dict[str, str]] = {
         "core/server/state.py": "the same",
         "core/server/streaming.py": "the same",
     },
-    "vllm": {
-        "core/config/resolved.py": OPTION,
-        "core/server/metrics.py": "chooses the names of figures",
-        "core/server/vllm_metrics.py": "another server's names of figures: to be a plugin",
-    },
     "fp8": {"core/config/resolved.py": "a dtype of the KV cache"},
     "hermes": {
         "core/cli/plugins/install.py": EXAMPLE,

@@ -1,9 +1,8 @@
 """`--metrics-compat vllm`: every figure that vLLM documents for its v1 engine is there, or is known not to be."""
 
 import pytest
+from core_plugin_vllm_flags.figures import SERIES
 from prometheus_client.parser import text_string_to_metric_families
-
-from core.server.vllm_metrics import SERIES
 
 DOCUMENTED = {
     **dict.fromkeys(("num_requests_running", "num_requests_waiting", "kv_cache_usage_perc"), "gauge"),
