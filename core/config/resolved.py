@@ -357,7 +357,6 @@ class ServerOptions(_Section):
     public_metrics: bool = Field(False, description="Show /metrics to clients without a key.")
     metrics_compat: str = Field(
         "none",
-        pattern=r"^[\w.@-]+$",
         description="Show the figures of /metrics a second time, by the names of another server: a plugin's name, as "
         "--route takes them; none: once.",
     )

@@ -8,6 +8,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from core.api import Figure, FigureSample, Histogram, PluginError, RouteSpec
+from core.server.plugged_table import RouteTable
 from core_testing.served import served_app
 
 from .conftest import Api, make_options
@@ -148,3 +149,15 @@ def test_names_that_cannot_be_stop_the_start(llm, names, why):
 def test_names_of_another_plugin_stop_the_start_with_both_owners(llm):
     with pytest.raises(PluginError, match=r"'others' .tested. cannot have .* 'counts' .tested. has declared it"):
         page(llm, Counts(), Counts(names=("acme_words_total",)))
+
+
+@pytest.mark.parametrize("compat", ["none", "counts", "counts@acme", "others", "nobody"])
+def test_figures_by_other_names_have_to_be_there(compat):
+    table = RouteTable()
+    Counts().declare(table.registry(SPEC.name, "'counts' (tested)", SPEC))
+    names = {"'counts' (tested)": "counts", "'others' (tested)": "others"}
+    if compat in ("others", "nobody"):
+        with pytest.raises(PluginError, match=f"'{compat}' has no figures for --metrics-compat {compat}"):
+            table.require_figures(compat, names)
+    else:
+        table.require_figures(compat, names)
