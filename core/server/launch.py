@@ -31,6 +31,8 @@ from core.server.supervisor import Supervisor, signals_to
 from core.signals import SIGNALLED
 
 if TYPE_CHECKING:
+    import ssl
+
     from core.api.tokenizer import Tokenizer
     from core.boot import Resolution
     from core.engine.child import EngineChild
@@ -131,6 +133,15 @@ async def start(resolution: Resolution, options: Options, child: EngineChild | N
     return Started(llm, app, timeline, facts, lambda: plugins.events("draining", {}), example)
 
 
+def http_server(
+    app: FastAPI, options: Options, on_started: Callable[[], None], tls: ssl.SSLContext | None = None
+) -> HttpServer:
+    """Return what serves an application; with web sockets, if a plugin has some."""
+    state: ServerState = app.state.core
+    message_bytes = options.server.max_body_bytes if state.has_sockets else None
+    return HttpServer(app, on_started, tls, state.metrics.unheard, message_bytes)
+
+
 async def _start_both(resolution: Resolution, child: EngineChild | None) -> tuple[AsyncEngine, Tokenizer]:
     """Start the engine and, meanwhile, build the tokenizer; one that cannot be used ends the start at once."""
     from core.cli.ui.progress import WeightProgress
@@ -198,13 +209,7 @@ async def _serve(options: Options, listener: Listener, started: Started) -> int:
     registration = Registration(listener.url, started.llm.model_name)
     tls = listener.tls
     state: ServerState = started.app.state.core
-    server = HttpServer(
-        started.app,
-        ready,
-        tls.context if tls is not None else None,
-        state.metrics.unheard,
-        options.server.max_body_bytes if state.has_sockets else None,
-    )
+    server = http_server(started.app, options, ready, tls.context if tls is not None else None)
     supervisor = Supervisor(server, state, started.on_draining)
     watches = [asyncio.create_task(supervisor.watch())]
     if tls is not None and tls.refreshed:
