@@ -38,7 +38,7 @@ from core.server.plugged_route import PluggedRoute
 from core.server.pooled import required_pooler
 from core.server.prefix import Prefix
 from core.server.routes import Route
-from core.server.sockets import OpenSockets, Sockets
+from core.server.sockets import Sockets
 from core.server.state import ServerState
 
 
@@ -142,7 +142,7 @@ def _add_plugged(app: FastAPI, state: ServerState, routes: Sequence[PluggedRoute
     state.admin_paths |= {route.path for route in routes if route.scope == "admin"}
     state.has_sockets = any(route.socket for route in routes)
     if state.has_sockets:
-        state.metrics.registry.register(OpenSockets(state.lifecycle))
+        state.metrics.show_sockets(lambda: len(state.lifecycle.sockets))
     for route in routes:
         if route.header is None and not route.socket:
             refused = route.generates and state.llm.pooling is not None

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, ProcessCollector, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, UntypedMetricFamily
 from prometheus_client.registry import Collector
 
@@ -93,6 +93,10 @@ class Metrics:
     def unheard(self, error: ApiError) -> None:
         """Count an answer that was given before any route was looked for."""
         self.answered(UNMATCHED, error.status, error)
+
+    def show_sockets(self, count: Callable[[], int]) -> None:
+        """Show how many web sockets are open, whenever the page is asked for."""
+        Gauge("core_num_sockets", "Web sockets that are open.", registry=self.registry).set_function(count)
 
     def finished(self, reason: str) -> None:
         """Count the end of a sequence."""

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
-from prometheus_client.core import GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
 from starlette.requests import HTTPConnection
 from starlette.routing import compile_path
 from starlette.types import Receive, Scope, Send
@@ -15,7 +13,7 @@ from core.server.browsers import check_page
 from core.server.errors import ApiError
 from core.server.plugged_route import PluggedRoute
 from core.server.plugged_socket import PluggedSocket
-from core.server.state import Lifecycle, ServerState
+from core.server.state import ServerState
 from core.server.streaming import stopping
 
 
@@ -58,21 +56,6 @@ class Sockets:
             if found := pattern.match(path):
                 return route, {name: convertors[name].convert(value) for name, value in found.groupdict().items()}
         raise ApiError(404, "There is no such web socket.", code="route_not_found")
-
-
-class OpenSockets(Collector):
-    """How many are open, for the page of metrics."""
-
-    def __init__(self, lifecycle: Lifecycle) -> None:
-        self._lifecycle = lifecycle
-
-    def describe(self) -> Iterator[Metric]:
-        """Return nothing: the name below clashes with no other."""
-        return iter(())
-
-    def collect(self) -> Iterator[Metric]:
-        """Yield the figure."""
-        yield GaugeMetricFamily("core_num_sockets", "Web sockets that are open.", value=len(self._lifecycle.sockets))
 
 
 def _full() -> ApiError:

@@ -26,7 +26,8 @@ class Talk:
     async def talk(self, ws):
         await ws.accept()
         while (said := await ws.receive()) is not None:
-            answer, tokens = await self.client.open(TextRequest(prompts=[said], sampling={"max_tokens": 3}), prefix="t"), []
+            request, tokens = TextRequest(prompts=[said], sampling={"max_tokens": 3}), []
+            answer = await self.client.open(request, prefix="t")
 
             def take(deltas):
                 tokens.extend(token for delta in deltas for token in delta.token_ids)
