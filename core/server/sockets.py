@@ -16,7 +16,6 @@ from core.server.plugged_socket import PluggedSocket
 from core.server.state import ServerState
 from core.server.streaming import stopping
 
-
 RETRY_AFTER_SECONDS = 5
 """When to come back who found too many sockets open: they stay longer than requests do."""
 
