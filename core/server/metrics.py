@@ -125,12 +125,13 @@ class Metrics:
 
     def render(self) -> bytes:
         """Return the page."""
-        own = self._own()
+        own = self.own()
         known = OwnFigures(own)
         others = [one.page(known) for one in self._plugged]
         return b"".join([generate_latest(Families(own)), *others, generate_latest(self._process)])
 
-    def _own(self) -> list[Metric]:
+    def own(self) -> list[Metric]:
+        """Return core's figures of the moment."""
         labels = {MODEL: self._llm.model_name}
         return [labelled(family, labels) for family in self.registry.collect()]
 
