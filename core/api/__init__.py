@@ -193,6 +193,7 @@ if TYPE_CHECKING:
         TokenScore,
         ToolChoice,
         Usage,
+        error_object,
     )
     from core.api.shapes import ModelShape, PoolingShape, WeightShape, features_of
     from core.api.sinks import EngineStats, FinishedRequest, StatSink
@@ -320,7 +321,7 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
         "servers": "EventDecoder OwnServer RunningServer ServerAddress ServerClient ServerDelta Servers StartPhase",
         "serving": (
             "Answer AnswerRequest ChatRequest Delta Dialect Finish Job Outlet Prompt Reply TextRequest Timings "
-            "TokenScore ToolChoice Usage"
+            "TokenScore ToolChoice Usage error_object"
         ),
         "shapes": "features_of ModelShape PoolingShape WeightShape",
         "sinks": "EngineStats FinishedRequest StatSink",
@@ -684,4 +685,5 @@ __all__ = [
     "Figure",
     "FigureSample",
     "Histogram",
+    "error_object",
 ]
