@@ -69,7 +69,7 @@ PAGES = (
     _page("logits", "Logits processors", "logits"),
     _page("stat_sinks", "Stat sinks", "sinks"),
     _page("io_processors", "I/O processors", "io_processors"),
-    _page("routes", "Routes", "routes uploads sockets serving operator pooling middleware bodies", "Job"),
+    _page("routes", "Routes", "routes uploads sockets figures serving operator pooling middleware bodies", "Job"),
     _page("tool_servers", "Tool servers", "tool_servers", "ToolSession"),
     _page("commands", "Commands", "commands cli given_options kept offline servers"),
     _page("flag_dialects", "Flag dialects", "flags"),

@@ -102,6 +102,7 @@ if TYPE_CHECKING:
     from core.api.executors import Executor, ExecutorSetup, Worker, WorkerOpener, load_opener
     from core.api.experts import Experts, Router, Routing
     from core.api.facets import CollectiveFacet, Graph, GraphFacet
+    from core.api.figures import Figure, FigureSample, Histogram
     from core.api.flags import FlagDialect
     from core.api.folders import PrivateFolder, clear_left
     from core.api.forms import PLAIN, Part, Stored, WeightForm
@@ -116,7 +117,7 @@ if TYPE_CHECKING:
     from core.api.logits import LogitsContext, LogitsProcessor
     from core.api.models import ChatTemplates, Classifies, Model, WeightRules
     from core.api.offline import Generated, GeneratedSequence, OfflineEngine, StepPhase
-    from core.api.operator import Operator, PauseMode
+    from core.api.operator import CacheFacts, Operator, PauseMode
     from core.api.parsers import (
         CallGrammar,
         EnforcesCalls,
@@ -192,6 +193,7 @@ if TYPE_CHECKING:
         TokenScore,
         ToolChoice,
         Usage,
+        error_object,
     )
     from core.api.shapes import ModelShape, PoolingShape, WeightShape, features_of
     from core.api.sinks import EngineStats, FinishedRequest, StatSink
@@ -290,6 +292,7 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
         "executors": "Executor ExecutorSetup load_opener Worker WorkerOpener",
         "experts": "Experts Router Routing",
         "facets": "CollectiveFacet Graph GraphFacet",
+        "figures": "Figure FigureSample Histogram",
         "flags": "FlagDialect",
         "given_options": "GivenOptions",
         "folders": "clear_left PrivateFolder",
@@ -308,7 +311,7 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
             "CallGrammar EnforcesCalls KnowsThinking OutputParser ParserContext Reasoning Text ThinkingTags "
             "ToolArguments ToolEnd ToolStart"
         ),
-        "operator": "Operator PauseMode",
+        "operator": "CacheFacts Operator PauseMode",
         "participants": (
             "AllowedTokens BatchInputs BlockRef EngineSetup FrontParticipant FrontSetup Participant Parts SampledStep "
             "StagedRequest Tap TapPlace WorkerParticipant WorkerSetup"
@@ -328,7 +331,7 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
         "servers": "EventDecoder OwnServer RunningServer ServerAddress ServerClient ServerDelta Servers StartPhase",
         "serving": (
             "Answer AnswerRequest ChatRequest Delta Dialect Finish Job Outlet Prompt Reply TextRequest Timings "
-            "TokenScore ToolChoice Usage"
+            "TokenScore ToolChoice Usage error_object"
         ),
         "shapes": "features_of ModelShape PoolingShape WeightShape",
         "sinks": "EngineStats FinishedRequest StatSink",
@@ -688,4 +691,9 @@ __all__ = [
     "ServerDelta",
     "Servers",
     "StartPhase",
+    "CacheFacts",
+    "Figure",
+    "FigureSample",
+    "Histogram",
+    "error_object",
 ]

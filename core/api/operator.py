@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 PauseMode = Literal["abort", "wait", "keep"]
@@ -10,6 +11,23 @@ PauseMode = Literal["abort", "wait", "keep"]
 
 RECENT_LINES = 1000
 """How many of its log's records each process remembers."""
+
+
+@dataclass(frozen=True, slots=True)
+class CacheFacts:
+    """How the KV cache of the running engine was made.
+
+    Attributes:
+        block_size: Tokens of a block.
+        dtype: Of keys and values.
+        prefix_caching: Whether prompts that begin alike share blocks.
+        memory_fraction: Of the device's memory, what the engine may use.
+    """
+
+    block_size: int
+    dtype: str
+    prefix_caching: bool
+    memory_fraction: float
 
 
 class Operator(Protocol):
@@ -28,6 +46,7 @@ class Operator(Protocol):
         in_flight: Answers that a drain would wait for.
         running: Ids of the answers that have not ended, as their clients know them.
         options: All options by section and name, as plain data; of secrets only that they are given.
+        cache: How the KV cache was made; None where there is no engine.
         weight_transfer: Name of the weight-transfer engine; None: weights cannot be replaced.
         phases: Phases of the engine's steps, as the engine method `profile` tells them, and what is done in each.
     """
@@ -58,6 +77,9 @@ class Operator(Protocol):
 
     @property
     def options(self) -> Mapping[str, Any]: ...
+
+    @property
+    def cache(self) -> CacheFacts | None: ...
 
     @property
     def weight_transfer(self) -> str | None: ...

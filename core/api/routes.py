@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from core.api.bodies import Body
     from core.api.errors import RequestError
+    from core.api.figures import FigureCollector
     from core.api.kinds import Chosen, Kind
     from core.api.middleware import Layer
     from core.api.operator import Operator
@@ -120,7 +121,7 @@ Endpoint = Callable[[RouteRequest], Awaitable["RouteResponse | Reply"]]
 class RouteRegistry(Protocol):
     """Where a plugin declares its routes.
 
-    All methods raise `PluginError` CORE-P130 when a path lies elsewhere or is taken.
+    All methods raise `PluginError` CORE-P130 when a path lies elsewhere or is taken, or a figure's name is.
     """
 
     def add(
@@ -193,6 +194,18 @@ class RouteRegistry(Protocol):
         Args:
             find: Is asked once the engine is ready; returns path and fields of a request that the served model answers,
                 None where there is none.
+        """
+        ...
+
+    def figures(self, names: Iterable[str], collect: FigureCollector) -> None:
+        """Show figures of the plugin's own on `/metrics`, behind core's.
+
+        Of what cannot be shown nothing is, the log says once why, and the rest of the page is served.
+
+        Args:
+            names: Of all that `collect` ever gives, as `Figure.name`. Those that begin with `core_` or `process_` are
+                core's.
+            collect: Is asked whenever the page is.
         """
         ...
 

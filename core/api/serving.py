@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -350,3 +351,16 @@ class Dialect:
     status: Callable[[RequestError], int] = attrgetter("status")
     end: bytes = b""
     failed: Callable[[RequestError], bytes] | None = None
+
+
+def error_object(error: RequestError) -> dict[str, Any]:
+    """Return the JSON object of an error as a server says it that has no dialect of a plugin's: as OpenAI's API."""
+    said = {"message": error.message, "type": error_type(error.status), "param": error.param, "code": error.code}
+    return {"error": said}
+
+
+def error_type(status: int) -> str:
+    """Return the `type` of that object, which goes with a status."""
+    if status < HTTPStatus.INTERNAL_SERVER_ERROR:
+        return "invalid_request_error"
+    return "service_unavailable_error" if status == HTTPStatus.SERVICE_UNAVAILABLE else "server_error"

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from core.selection.resolver import Resolution
     from core.server.http import HttpServer
     from core.server.listen import Listener
+    from core.server.state import Lifecycle
 
 _log = logging.getLogger(__name__)
 
@@ -52,6 +53,8 @@ class LocalServer:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
         self._server: HttpServer | None = None
+        self._lifecycle: Lifecycle | None = None
+        self._ending: asyncio.Task[None] | None = None
         self._closing = False
         self._ready: Future[None] = Future()
         try:
@@ -110,23 +113,30 @@ class LocalServer:
 
     async def _serve(self, resolution: Resolution, options: Options, child: EngineChild, listener: Listener) -> None:
         from core.server import launch
-        from core.server.http import HttpServer
 
         self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
         if self._closing:
             return
         started = await launch.start(resolution, options, child)
-        self._server = HttpServer(started.app, lambda: self._ready.set_result(None))
+        self._lifecycle = started.app.state.core.lifecycle
+        self._server = launch.http_server(started.app, options, lambda: self._ready.set_result(None))
         try:
             await self._server.serve(sockets=[listener.socket])
         finally:
             await started.llm.close()
 
     def _end(self) -> None:
-        if self._server is not None:
-            self._server.should_exit = True
+        if self._server is not None and self._lifecycle is not None:
+            self._ending = asyncio.create_task(self._dismiss(self._server, self._lifecycle))
         elif self._task is not None:
             self._task.cancel()
+
+    async def _dismiss(self, server: HttpServer, lifecycle: Lifecycle) -> None:
+        """End the server once web sockets have been told so."""
+        from core.server.supervisor import LAST_WORDS_SECONDS
+
+        await lifecycle.dismiss(LAST_WORDS_SECONDS)
+        server.should_exit = True
 
 
 class LocalClient(Client):

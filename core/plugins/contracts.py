@@ -7,26 +7,20 @@ that a mistake is found before anything is loaded, with the plugin's name, and n
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from difflib import get_close_matches
 from functools import reduce
 from importlib import import_module
 from types import MappingProxyType
-from typing import Any, Protocol
 
 from core.api.descriptors import Descriptor, KernelSpec
 from core.api.errors import PluginError
 from core.api.kernels import ROW_PRODUCTS
 from core.api.kinds import Contract
 from core.plugins.catalog import Entry
+from core.plugins.fitting import constructor_of, misfits_of_impl, protocol_of
 from core.plugins.kinds import KINDS, kind_of
-
-Parameter = inspect.Parameter
-
-_NEARLY = 0.8
-"""Likeness of two names, of 1, from which on one is taken for the other misspelt."""
-
+from core.plugins.signatures import against, of_names, signature_of, without_self
 
 IMPLEMENTATIONS: Mapping[str, Contract] = MappingProxyType(
     {kind.group: kind.contract for kind in KINDS.values() if kind.contract is not None}
@@ -47,8 +41,8 @@ def check_contract(entry: Entry, descriptor: Descriptor, path: str, loaded: obje
     kind = kind_of(entry.group)
     for field, arguments in kind.calls.items():
         if path in paths_in(descriptor, field):
-            wanted = inspect.Signature([Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in arguments])
-            _refuse(entry, path, "its descriptor", list(_against(field, wanted, _signature(loaded))))
+            wrong = list(against(field, of_names(*arguments), signature_of(loaded)))
+            _refuse(entry, path, "its descriptor", wrong)
     further = [one for field, one in kind.contracts.items() if field != "impl" and path in paths_in(descriptor, field)]
     if further:
         check_object(entry, path, loaded, further[0])
@@ -79,54 +73,20 @@ def check_impl(entry: Entry, path: str, loaded: object, *, options: bool = False
 def check_object(entry: Entry, what: str, value: object, contract: Contract, *, options: bool = False) -> None:
     """Hold a class, a function that makes such objects, or an object against a contract.
 
-    Of what only makes the objects, the arguments and the optional parts are looked at.
-
     Args:
         options: Where the protocol says nothing of its constructor, it is called with the plugin's options.
 
     Raises:
         PluginError: CORE-P160.
     """
-    protocol = _protocol(contract.protocol)
-    wrong: list[str] = []
-    makes = isinstance(value, type) or (callable(value) and "__init__" in vars(protocol) and _maker(value, protocol))
-    if makes:
-        wrong += _against("__init__", _without_self(_constructor(protocol, options)), _signature(value))
-    if isinstance(value, type) or not makes:
-        wrong += _methods(protocol, value, contract.may_lack, contract.free)
-    wrong += _optional(contract, value)
-    if contract.closed:
-        wrong += _beyond(protocol, value)
-    _refuse(entry, what, protocol.__name__, wrong)
+    wrong = misfits_of_impl(contract, value, options=options)
+    _refuse(entry, what, protocol_of(contract.protocol).__name__, wrong)
 
 
 def takes_options_alone(group: str) -> bool:
     """Whether the implementation of a kind is called with nothing but its plugin's options, if there are any."""
     contract = kind_of(group).contract
-    return contract is None or len(_constructor(_protocol(contract.protocol), False).parameters) == 1
-
-
-def methods_of(protocol: type) -> dict[str, Any]:
-    """Return the methods of a protocol by name, without its constructor."""
-    return {
-        name: member
-        for base in reversed(protocol.__mro__)
-        if base is not Protocol
-        for name, member in vars(base).items()
-        if not name.startswith("_") and (inspect.isfunction(member) or isinstance(member, classmethod))
-    }
-
-
-def misfits(protocol: type, value: object) -> list[str]:
-    """Return what keeps a class or an object from being one of `protocol`, in words; empty if nothing does."""
-    return list(_methods(protocol, value, frozenset()))
-
-
-def misfits_of(contract: Contract, value: object) -> list[str]:
-    """Return what keeps an object from fitting a contract, in words, its optional parts included."""
-    protocol = _protocol(contract.protocol)
-    beyond = _beyond(protocol, type(value)) if contract.closed else ()
-    return [*_methods(protocol, value, contract.may_lack, contract.free), *_optional(contract, value), *beyond]
+    return contract is None or len(constructor_of(protocol_of(contract.protocol), False).parameters) == 1
 
 
 def check_form(entry: Entry, what: str, spec: KernelSpec, form: object) -> None:
@@ -137,22 +97,22 @@ def check_form(entry: Entry, what: str, spec: KernelSpec, form: object) -> None:
         _refuse(entry, what, f"operation {spec.op}", [f"{spec.reference}: {type(error).__name__}: {error}"])
         return
     if not spec.multiplies:
-        wanted = _signature(reference)
+        wanted = signature_of(reference)
         wrong = [] if callable(form) else [f"it is a {type(form).__name__}, which cannot be called"]
-        wrong += _against("", wanted, _signature(form)) if callable(form) and wanted is not None else ()
+        wrong += against("", wanted, signature_of(form)) if callable(form) and wanted is not None else ()
         _refuse(entry, what, f"operation {spec.op}", wrong)
         return
     own = spec.op not in ROW_PRODUCTS
     check_object(entry, what, form, OWN_PRODUCT if own else PRODUCT)
     if own and isinstance(form, type):
-        wanted, found = (_without_self(inspect.signature(one.apply)) for one in (reference, form))  # type: ignore[attr-defined]
-        _refuse(entry, what, f"operation {spec.op}", list(_against("apply", wanted, found)))
+        wanted, found = (without_self(inspect.signature(one.apply)) for one in (reference, form))  # type: ignore[attr-defined]
+        _refuse(entry, what, f"operation {spec.op}", list(against("apply", wanted, found)))
 
 
 def _check_kernel(entry: Entry, spec: KernelSpec, path: str, loaded: object) -> None:
     if path == spec.impl and spec.options is not None and not spec.multiplies:
-        names = inspect.Signature([Parameter("options", Parameter.POSITIONAL_OR_KEYWORD)])
-        _refuse(entry, path, "its descriptor", list(_against("impl", names, _signature(loaded))))
+        wrong = list(against("impl", of_names("options"), signature_of(loaded)))
+        _refuse(entry, path, "its descriptor", wrong)
     else:
         check_form(entry, path, spec, loaded)
 
@@ -167,134 +127,6 @@ def _reference(spec: KernelSpec) -> object:
         return form
     module, _, attributes = spec.reference.partition(":")
     return reduce(getattr, attributes.split("."), import_module(module))
-
-
-def _optional(contract: Contract, value: object) -> Iterator[str]:
-    for name in contract.optional:
-        protocol = _protocol(name)
-        yield from _methods(protocol, value, frozenset(methods_of(protocol)))
-    yield from _misspelt(contract, value)
-
-
-def _misspelt(contract: Contract, value: object) -> Iterator[str]:
-    """Yield the methods that are named nearly as an optional one, which core would never find."""
-    optional = [name for one in contract.optional for name in methods_of(_protocol(one))]
-    known = {*methods_of(_protocol(contract.protocol)), *optional}
-    lacking = [name for name in optional if getattr(value, name, None) is None]
-    kind = value if isinstance(value, type) else type(value)
-    own = {name for base in kind.__mro__[:-1] for name, member in vars(base).items() if callable(member)}
-    for name in sorted(one for one in own - known if not one.startswith("_")):
-        for meant in get_close_matches(name, lacking, n=1, cutoff=_NEARLY):
-            yield f"its {name}() is nearly {meant}(), an optional method: spell it so, or begin its name with _"
-
-
-def _methods(
-    protocol: type, value: object, may_lack: frozenset[str], free: frozenset[str] = frozenset()
-) -> Iterator[str]:
-    for name, member in methods_of(protocol).items():
-        wanted = _without_self(inspect.signature(getattr(member, "__func__", member)))
-        found = getattr(value, name, None)
-        if found is None:
-            if name not in may_lack and not _comes_later(value, name):
-                yield f"it lacks {name}{_shown(wanted)}"
-        elif not callable(found):
-            if not isinstance(value, type) or not isinstance(found, property):
-                yield f"its {name} is a {type(found).__name__}, not a method {name}{_shown(wanted)}"
-        elif name not in free:
-            plain = isinstance(value, type) and inspect.isfunction(inspect.getattr_static(value, name))
-            plain = plain and not isinstance(member, classmethod)
-            signature = _signature(found)
-            yield from _against(name, wanted, _without_self(signature) if plain and signature else signature)
-
-
-def _beyond(base: type, value: object) -> Iterator[str]:
-    """Yield what a class has that its base class, which says all that is called, has not."""
-    if not isinstance(value, type) or not issubclass(value, base):
-        yield f"it is no subclass of {_public(base)}"
-        return
-    own = {name for kind in value.__mro__ if kind not in base.__mro__ for name in vars(kind)}
-    odd = sorted(name for name in own - set(dir(base)) if not name.startswith("_") and callable(getattr(value, name)))
-    if odd:
-        known = ", ".join(sorted(methods_of(base)))
-        yield f"it has {', '.join(odd)}, which nobody calls; methods are {known}, and helpers begin with _"
-
-
-def _public(base: type) -> str:
-    """Return the name under which a plugin imports a base class."""
-    return (
-        f"core.api.{base.__name__}" if base.__module__.startswith("core.api.") else f"{base.__module__}.{base.__name__}"
-    )
-
-
-def _comes_later(value: object, name: str) -> bool:
-    """Whether objects of a class may have a method that the class has not: it is annotated, or looked up by name."""
-    if not isinstance(value, type):
-        return False
-    annotated = any(name in vars(base).get("__annotations__", {}) for base in value.__mro__)
-    return annotated or hasattr(value, "__getattr__")
-
-
-def _against(name: str, wanted: inspect.Signature, found: inspect.Signature | None) -> Iterator[str]:
-    """Yield why what has the signature `found` cannot be called as `wanted` says; None: nobody can tell."""
-    if found is None:
-        return
-    try:
-        for everything in (False, True):
-            positional, named = _call(wanted, everything)
-            found.bind(*positional, **named)
-    except TypeError as error:
-        yield f"{name}{_shown(wanted)} is called, but its signature is {name}{_shown(found)} ({error})"
-
-
-def _call(wanted: inspect.Signature, everything: bool) -> tuple[list[str], dict[str, str]]:
-    """Return the arguments of a call with everything, or with what has no default."""
-    positional, named = [], {}
-    for parameter in wanted.parameters.values():
-        if parameter.kind is Parameter.VAR_KEYWORD or (parameter.default is not Parameter.empty and not everything):
-            continue
-        if parameter.kind is Parameter.KEYWORD_ONLY:
-            named[parameter.name] = parameter.name
-        elif parameter.kind is not Parameter.VAR_POSITIONAL or everything:
-            positional.append(parameter.name)
-    return positional, named
-
-
-def _protocol(name: str) -> type:
-    module, _, attribute = name.partition(":")
-    found: type = getattr(import_module(module), attribute)
-    return found
-
-
-def _constructor(protocol: type, options: bool) -> inspect.Signature:
-    """Return the signature of a protocol's constructor; one that says nothing of it takes the options, if any."""
-    own = vars(protocol).get("__init__")
-    if own is None or own.__module__ != protocol.__module__:
-        names = ("self", "options") if options else ("self",)
-        return inspect.Signature([Parameter(name, Parameter.POSITIONAL_ONLY) for name in names])
-    return inspect.signature(own)
-
-
-def _maker(value: object, protocol: type) -> bool:
-    """Whether an object that is no class makes objects of `protocol`, and is not one itself."""
-    return not all(hasattr(value, name) for name in methods_of(protocol))
-
-
-def _signature(value: Any) -> inspect.Signature | None:
-    """Return a callable's signature; None for one that does not tell."""
-    try:
-        return inspect.signature(value)
-    except (TypeError, ValueError):
-        return None
-
-
-def _without_self(signature: inspect.Signature) -> inspect.Signature:
-    return signature.replace(parameters=list(signature.parameters.values())[1:])
-
-
-def _shown(signature: inspect.Signature) -> str:
-    """Return the parameters without annotations."""
-    bare = [one.replace(annotation=Parameter.empty) for one in signature.parameters.values()]
-    return str(inspect.Signature(bare))
 
 
 def _refuse(entry: Entry, what: str, contract: str, wrong: list[str]) -> None:

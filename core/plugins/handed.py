@@ -10,8 +10,8 @@ from typing import TypeVar
 
 from core.api.errors import CoreError, PluginError, RequestError
 from core.api.kinds import Contract
-from core.plugins.contracts import misfits_of
 from core.plugins.drivers import describe
+from core.plugins.fitting import misfits_of
 
 T = TypeVar("T")
 

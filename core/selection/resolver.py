@@ -6,7 +6,7 @@ configuration patches once; what they change is derived again, and the result is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -63,7 +63,7 @@ from core.selection.quantization import choose_quantization, stored_forms
 from core.selection.report import SelectionReport
 from core.selection.sampling import check_fields
 from core.selection.scope import open_scope
-from core.selection.select import Selector
+from core.selection.select import NONE, Selector
 from core.selection.stores import access_of
 from core.selection.tasks import ChosenTask, choose_task
 from core.selection.token_classes import with_token_ids
@@ -264,18 +264,23 @@ class Resolver:
             if base.shape.recurrent:
                 reason = "the model keeps recurrent states, from which a refused draft cannot be taken back"
             chosen.append(self.selector.choose(DRAFTER, select.drafter, check=lambda _: Verdict.of(reason)))
-        routes = [*self._automatic_routes(), *select.route]
+        asked = [*select.route, *self._figures_by_other_names()]
+        routes = [*self._automatic_routes(asked), *asked]
         for kind, names in ((LOGITS, select.logits_processor), (STAT_SINK, select.stat_sink), (ROUTE, routes)):
             chosen += [self.selector.choose(kind, name) for name in dict.fromkeys(names)]
         check_fields(chosen)
         return chosen + choose_of_defined(self.selector, select)
 
-    def _automatic_routes(self) -> list[str]:
+    def _automatic_routes(self, asked: Sequence[str]) -> list[str]:
         """Return the route plugins that are served wherever they are installed, but those that the user names."""
         candidates, _ = load_descriptors(self.selector.catalogue.entries(ROUTE.group))
-        asked = self.options.select.route
         found = [one.entry for one in candidates if one.spec(RouteSpec).automatic]
         return sorted({entry.name for entry in found if not any(answers(name, entry) for name in asked)})
+
+    def _figures_by_other_names(self) -> list[str]:
+        """Return the route plugin that shows core's figures by other names, if the user wants one."""
+        name = self.options.server.metrics_compat
+        return [] if name == NONE else [name]
 
     def _kernels(self, base: Foundation, dtype: str, quantization: Candidate) -> list[Candidate]:
         place = KernelPlace(base.device, dtype, base.probe, base.checkpoint.quantization)

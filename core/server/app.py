@@ -31,6 +31,7 @@ from core.server.interface import ServedLLM
 from core.server.metrics import Metrics
 from core.server.plain_route import PlainEndpoint, PlainRoute
 from core.server.plugged_answer import PluggedEndpoint
+from core.server.plugged_figures import PluggedFigures
 from core.server.plugged_layer import PluggedLayer
 from core.server.plugged_route import PluggedRoute
 from core.server.pooled import required_pooler
@@ -72,6 +73,7 @@ def create_app(
     defaults: Mapping[str, Any] | None = None,
     plugged: Sequence[PluggedRoute] = (),
     layers: Sequence[PluggedLayer] = (),
+    figures: Sequence[PluggedFigures] = (),
 ) -> FastAPI:
     """Return the application.
 
@@ -83,8 +85,9 @@ def create_app(
         defaults: Sampling parameters used where a request leaves them out.
         plugged: Routes of plugins.
         layers: Theirs around all routes, the outermost first.
+        figures: Theirs on the page of metrics.
     """
-    state = ServerState(llm, options, Metrics(llm, options.server.metrics_compat), parser, defaults or {}, reports)
+    state = ServerState(llm, options, Metrics(llm, figures), parser, defaults or {}, reports)
     # The interactive pages would load scripts from elsewhere; the schema itself is served (and needs the key).
     servers = [{"url": prefix}] if (prefix := options.server.root_path) else None
     app = Api(title="core", version=__version__, docs_url=None, redoc_url=None, servers=servers)
@@ -138,6 +141,8 @@ def _add_plugged(app: FastAPI, state: ServerState, routes: Sequence[PluggedRoute
     check_free(routes, app.routes, keyless=state.public_paths | PUBLIC_PATHS)
     state.admin_paths |= {route.path for route in routes if route.scope == "admin"}
     state.has_sockets = any(route.socket for route in routes)
+    if state.has_sockets:
+        state.metrics.show_sockets(lambda: len(state.lifecycle.sockets))
     for route in routes:
         if route.header is None and not route.socket:
             refused = route.generates and state.llm.pooling is not None

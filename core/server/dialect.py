@@ -11,20 +11,15 @@ import orjson
 from starlette.responses import Response
 
 from core.api.errors import RequestError
-from core.api.serving import Dialect
+from core.api.serving import Dialect, error_object
 from core.server.answers import JSON
-from core.server.errors import ApiError, error_type
+from core.server.errors import ApiError
 
 logger = logging.getLogger(__name__)
 
 
-def error_object(error: RequestError) -> dict[str, Any]:
-    """Return OpenAI's error object."""
-    said = {"message": error.message, "type": error_type(error.status), "param": error.param, "code": error.code}
-    return {"error": said}
-
-
-OPENAI = Dialect(body=error_object, end=b"data: [DONE]\n\n")
+DEFAULT = Dialect(body=error_object, end=b"data: [DONE]\n\n")
+"""Of paths that no plugin has one for."""
 
 
 def careful(owner: str, dialect: Dialect) -> Dialect:
@@ -37,7 +32,7 @@ def careful(owner: str, dialect: Dialect) -> Dialect:
             return found
         except Exception as wrong:
             logger.error("route plugin %s cannot say an error: %s: %s", owner, type(wrong).__name__, wrong)
-            return OPENAI.body(error)
+            return DEFAULT.body(error)
 
     return replace(dialect, body=body)
 

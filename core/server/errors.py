@@ -68,13 +68,6 @@ class ClientGoneError(Exception):
     """The client closed its connection; nobody is left to answer."""
 
 
-def error_type(status: int) -> str:
-    """Return the `type` that goes with a status."""
-    if status < HTTPStatus.INTERNAL_SERVER_ERROR:
-        return "invalid_request_error"
-    return "service_unavailable_error" if status == HTTPStatus.SERVICE_UNAVAILABLE else "server_error"
-
-
 def scrub(message: str) -> str:
     """Take memory addresses and file paths out of a message, and bound its length."""
     text = _FILE_PATH.sub("<path>", _ADDRESS.sub("<address>", message))

@@ -12,12 +12,13 @@ from typing import Any
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from core.api.middleware import SHORT_CUT
+from core.api.serving import error_type
 from core.logs import FIELDS
 from core.server.account import Account, accounted
 from core.server.auth import KeyCheck, is_local
 from core.server.caller import authenticated
 from core.server.dialect import error_answer
-from core.server.errors import ClientGoneError, as_api_error, error_type, log_unexpected
+from core.server.errors import ClientGoneError, as_api_error, log_unexpected
 from core.server.metrics import CLIENT_GONE, UNMATCHED
 from core.server.state import ServerState
 

@@ -31,6 +31,8 @@ from core.server.supervisor import Supervisor, signals_to
 from core.signals import SIGNALLED
 
 if TYPE_CHECKING:
+    import ssl
+
     from core.api.tokenizer import Tokenizer
     from core.engine.child import EngineChild
     from core.engine.client import AsyncEngine
@@ -95,7 +97,8 @@ async def start(resolution: Resolution, options: Options, child: EngineChild | N
     began = time.perf_counter()
     plugins = enter(resolution.config.plan)
     parser = chosen_parser(plugins, options.select.tool_parser)
-    routes, remote = RouteTable.declare(plugins), remote_servers(plugins, options.tools)
+    routes = RouteTable.declare(plugins, options.server.metrics_compat)
+    remote = remote_servers(plugins, options.tools)
     engine, tokenizer = await _start_both(resolution, child)
     llm = await AsyncLLM.connect(resolution, engine, tokenizer, partial(open_async, resolution.config))
     try:
@@ -115,6 +118,7 @@ async def start(resolution: Resolution, options: Options, child: EngineChild | N
                 defaults=model_defaults(llm.default_params),
                 plugged=routes.routes,
                 layers=routes.layers,
+                figures=routes.figures,
             )
             app.state.core.remote = remote
             app.state.core.faults = llm.model.plugins.sinks.faults
@@ -127,6 +131,15 @@ async def start(resolution: Resolution, options: Options, child: EngineChild | N
     timeline.append(("rest", max(0.0, time.perf_counter() - began - sum(seconds for _, seconds in timeline))))
     facts = {**engine.ready.facts, **routes.facts()}
     return ReadyFrontEnd(llm, app, timeline, facts, lambda: plugins.events("draining", {}), example)
+
+
+def http_server(
+    app: FastAPI, options: Options, on_started: Callable[[], None], tls: ssl.SSLContext | None = None
+) -> HttpServer:
+    """Return what serves an application; with web sockets, if a plugin has some."""
+    state: ServerState = app.state.core
+    message_bytes = options.server.max_body_bytes if state.has_sockets else None
+    return HttpServer(app, on_started, tls, state.metrics.unheard, message_bytes)
 
 
 async def _start_both(resolution: Resolution, child: EngineChild | None) -> tuple[AsyncEngine, Tokenizer]:
@@ -196,13 +209,7 @@ async def _serve(options: Options, listener: Listener, started: ReadyFrontEnd) -
     registration = Registration(listener.url, started.llm.model_name)
     tls = listener.tls
     state: ServerState = started.app.state.core
-    server = HttpServer(
-        started.app,
-        ready,
-        tls.context if tls is not None else None,
-        state.metrics.unheard,
-        options.server.max_body_bytes if state.has_sockets else None,
-    )
+    server = http_server(started.app, options, ready, tls.context if tls is not None else None)
     supervisor = Supervisor(server, state, started.on_draining)
     watches = [asyncio.create_task(supervisor.watch())]
     if tls is not None and tls.refreshed:

@@ -10,7 +10,7 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from core.api.middleware import SHORT_CUT
-from core.server.dialect import OPENAI, error_answer
+from core.server.dialect import DEFAULT, error_answer
 from core.server.errors import ApiError
 from core.server.socket_protocol import is_plain, is_short
 from core.server.wire import Wire
@@ -167,7 +167,7 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         """Write an answer that no application gives."""
         if self._on_refused is not None:
             self._on_refused(error)
-        body = bytes(error_answer(OPENAI, error).body)
+        body = bytes(error_answer(DEFAULT, error).body)
         head = b"HTTP/1.1 %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
         self.transport.write(head % (status, len(body)) + body)
 

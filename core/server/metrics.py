@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, ProcessCollector, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, UntypedMetricFamily
 from prometheus_client.registry import Collector
 
 from core.api.errors import CoreError
 from core.plugins.kinds import PARTICIPATING
 from core.server.errors import ApiError
-from core.server.figures import MODEL, Collects, Figures, token_bounds
+from core.server.figures import MODEL, Families, OwnFigures, labelled, token_bounds
 from core.server.interface import ServedLLM
+from core.server.plugged_figures import PluggedFigures
 from core.server.refusals import reason_of
 from core.server.tally import Distribution, TokenTally
-from core.server.vllm_metrics import vllm_names
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 PATIENCE = 1.0
@@ -48,13 +48,13 @@ class Metrics:
     """The metrics of one server, in a registry of its own; every name below gets the label `model_name` on the page.
 
     Args:
-        compat: `vllm` shows what vLLM has too once more by its names; `none` does not.
+        plugged: Figures of plugins, which are shown as they give them.
     """
 
-    def __init__(self, llm: ServedLLM, compat: str = "none") -> None:
+    def __init__(self, llm: ServedLLM, plugged: Sequence[PluggedFigures] = ()) -> None:
         self.registry = registry = CollectorRegistry(auto_describe=False)
         self._llm = llm
-        self._others = {"none": None, "vllm": vllm_names(llm)}[compat]
+        self._plugged = plugged
         self.http_requests = Counter(
             "core_http_requests", "HTTP responses by route template.", ["route", "status"], registry=registry
         )
@@ -94,6 +94,10 @@ class Metrics:
         """Count an answer that was given before any route was looked for."""
         self.answered(UNMATCHED, error.status, error)
 
+    def show_sockets(self, count: Callable[[], int]) -> None:
+        """Show how many web sockets are open, whenever the page is asked for."""
+        Gauge("core_num_sockets", "Web sockets that are open.", registry=self.registry).set_function(count)
+
     def finished(self, reason: str) -> None:
         """Count the end of a sequence."""
         self.success.labels(reason if reason in FINISH_REASONS else "other").inc()
@@ -121,9 +125,15 @@ class Metrics:
 
     def render(self) -> bytes:
         """Return the page."""
-        own = Figures([self.registry], {MODEL: self._llm.model_name})
-        page: list[Collects] = [own, self._process] if self._others is None else [own, self._others(own), self._process]
-        return generate_latest(Figures(page))
+        own = self.own()
+        known = OwnFigures(own)
+        others = [one.page(known) for one in self._plugged]
+        return b"".join([generate_latest(Families(own)), *others, generate_latest(self._process)])
+
+    def own(self) -> list[Metric]:
+        """Return core's figures of the moment."""
+        labels = {MODEL: self._llm.model_name}
+        return [labelled(family, labels) for family in self.registry.collect()]
 
     def _add_times(self) -> None:
         self.time_to_first_token = self._histogram("core_time_to_first_token_seconds", "Arrival to first token.", _TTFT)

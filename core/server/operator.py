@@ -7,7 +7,7 @@ from typing import Any
 
 from core import logs
 from core.api.errors import CoreError
-from core.api.operator import RECENT_LINES, PauseMode
+from core.api.operator import RECENT_LINES, CacheFacts, PauseMode
 from core.engine.profile import PHASES
 from core.server.secrets import HIDDEN, secrets, shown
 from core.server.state import ServerState
@@ -62,6 +62,15 @@ class ServedOperator:
     def options(self) -> dict[str, Any]:
         """All options by section, without secrets."""
         return shown(self._state.options)
+
+    @property
+    def cache(self) -> CacheFacts | None:
+        """How the KV cache was made."""
+        config = self._llm.config
+        if config is None:
+            return None
+        kv = config.options.kv
+        return CacheFacts(config.block_size, config.kv_dtype, kv.prefix_caching, kv.memory_fraction)
 
     @property
     def weight_transfer(self) -> str | None:

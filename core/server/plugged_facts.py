@@ -10,10 +10,12 @@ from core.server.plugged_route import PluggedRoute
 
 
 def route_facts(owners: Iterable[str], routes: Sequence[PluggedRoute]) -> dict[str, str]:
-    """Return, by plugin, where its routes are and what of them needs no key."""
+    """Return, by plugin that has routes, where they are and what of them needs no key."""
     found = {}
     for owner in owners:
         mine = [route for route in routes if route.owner == owner]
+        if not mine:
+            continue
         places = some(sorted({_place(route.path) for route in mine if route.header is None}))
         open_to_all = _folders([route.path for route in mine if route.public])
         name = owner.partition(" ")[0].strip("'")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, get_args
 
+from core.api.figures import FigureCollector
 from core.api.middleware import Layer
 from core.api.routes import Endpoint, RouteScope
 from core.api.serving import Dialect
 from core.api.sockets import SocketEndpoint
 from core.server.claims import below
+from core.server.plugged_figures import PluggedFigures
 from core.server.plugged_layer import PluggedLayer
 from core.server.plugged_route import METHODS, PARAMETER, SOCKET, PluggedRoute, refusal
 
@@ -92,6 +94,12 @@ class PluginRoutes:
         asset = Asset(content, media_type, {name.lower(): value for name, value in (headers or {}).items()})
         summary = f"{media_type} of {self.name}, for everybody"
         self.table.put(PluggedRoute(self.owner, "GET", path, asset, summary, "public", file=True, optional=optional))
+
+    def figures(self, names: Iterable[str], collect: FigureCollector) -> None:
+        """Show figures on the page of metrics. Raises `PluginError` CORE-P130."""
+        made = PluggedFigures(self.owner, names, collect)
+        made.check(self.table.figures)
+        self.table.figures.append(made)
 
     def layer(self, layer: Layer) -> None:
         """Put middleware around the routes."""

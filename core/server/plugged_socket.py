@@ -77,6 +77,7 @@ class PluggedSocket(PluggedHead[HTTPConnection]):
             self._news.clear()
             await self._news.wait()
         if self._leaving or not self._messages:
+            await asyncio.sleep(0)  # whoever asks again and again would keep the event loop, and not be ended in time
             return None
         message = self._messages.popleft()
         self._bytes -= len(message)

@@ -19,6 +19,7 @@ from core.plugins.drivers import describe
 from core.server.claims import Claims
 from core.server.dialect import careful
 from core.server.plugged_facts import route_facts
+from core.server.plugged_figures import PluggedFigures
 from core.server.plugged_layer import PluggedLayer
 from core.server.plugged_registry import PluginRoutes
 from core.server.plugged_route import PluggedRoute, refusal
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from core.server.state import ServerState
 
 GROUP = "core.routes"
+NO_FIGURES = "none"
+"""`--metrics-compat` where core's figures are shown once."""
+
 _HEADER = re.compile(r"(?!set-cookie)[a-z0-9-]{1,64}", re.IGNORECASE)
 _KEY_HEADER = re.compile(r"(?!sec-)[a-z0-9-]{0,60}key", re.IGNORECASE)
 """No browser sends such a header of its own accord, so that a page cannot have a user's key sent along."""
@@ -51,6 +55,7 @@ class RouteTable:
     routes: list[PluggedRoute] = field(default_factory=list)
     plugins: list[tuple[str, RoutePlugin]] = field(default_factory=list)
     layers: list[PluggedLayer] = field(default_factory=list)
+    figures: list[PluggedFigures] = field(default_factory=list)
     claims: Claims = field(default_factory=Claims)
     dialects: dict[str, tuple[str, Dialect]] = field(default_factory=dict)
     client_dialects: dict[bytes, tuple[str, Dialect]] = field(default_factory=dict)
@@ -61,11 +66,15 @@ class RouteTable:
     chosen: AskChosen = nobody
 
     @classmethod
-    def declare(cls, active: ActivePlugins) -> RouteTable:
+    def declare(cls, active: ActivePlugins, compat: str = NO_FIGURES) -> RouteTable:
         """Let the plan's route plugins declare their routes.
 
+        Args:
+            compat: Name of the plugin that shows core's figures by other names; none: there is none.
+
         Raises:
-            PluginError: CORE-P130, a route cannot be; CORE-P108, a plugin raised something else.
+            PluginError: CORE-P130, a route cannot be, or that plugin has no figures; CORE-P108, a plugin raised
+                something else.
         """
         table = cls(chosen=active.chosen)
         for planned, spec in active.specs(GROUP):
@@ -74,7 +83,18 @@ class RouteTable:
             registry = table.registry(planned.name, owner, cast(RouteSpec, spec))
             active.guard(planned, "declare()", plugin.declare, registry)
             table.plugins.append((owner, plugin))
+        table.require_figures(compat, {planned.owner: planned.name for planned, _ in active.specs(GROUP)})
         return table
+
+    def require_figures(self, compat: str, names: Mapping[str, str]) -> None:
+        """Refuse `--metrics-compat` of a plugin that has no figures. Raises `PluginError` CORE-P130.
+
+        Args:
+            names: Of the plugins, by whose they are.
+        """
+        wanted = compat.partition("@")[0]
+        if compat != NO_FIGURES and all(names[one.owner] != wanted for one in self.figures):
+            raise PluginError("CORE-P130", f"route plugin '{wanted}' has no figures for --metrics-compat {compat}.")
 
     def registry(self, name: str, owner: str, spec: RouteSpec) -> PluginRoutes:
         """Return what a plugin declares its routes to. Raises `PluginError` CORE-P130: it claims too much."""

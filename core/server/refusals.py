@@ -13,7 +13,7 @@ NOTHING = ""
 """Reason of an answer with an error status that refuses nothing: a probe's."""
 
 _AS_THEY_ARE = (
-    *("queue_full", "draining", "engine", "missing_api_key", "invalid_api_key", "model_not_found"),
+    *("queue_full", "sockets_full", "draining", "engine", "missing_api_key", "invalid_api_key", "model_not_found"),
     *("body_too_large", "body_too_slow", "head_too_large", "invalid_http", "invalid_json", "unsupported_media_type"),
     *("route_not_found", "method_not_allowed", "unsupported_parameter", "unknown_field", "template_timeout", "cors"),
 )

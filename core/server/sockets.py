@@ -16,6 +16,9 @@ from core.server.plugged_socket import PluggedSocket
 from core.server.state import ServerState
 from core.server.streaming import stopping
 
+RETRY_AFTER_SECONDS = 5
+"""When to come back who found too many sockets open: they stay longer than requests do."""
+
 
 class Sockets:
     """Answers requests for web sockets, behind the gate; false where there are none.
@@ -34,12 +37,17 @@ class Sockets:
         return bool(self._routes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Run the endpoint of a path. Raises `ApiError`: 403, 404, 503, or as `PluggedSocket.run`."""
+        """Run the endpoint of a path. Raises `ApiError`: 403, 404, 503, or as `PluggedSocket.run`.
+
+        Between the bound and the place that `run` takes nothing waits, so that no two take the last one.
+        """
         route, params = self._find(scope["path"])
         scope["route"], scope["path_params"] = route, params
         check_page(HTTPConnection(scope), self._state)
         if self._state.lifecycle.draining:
             raise stopping()
+        if len(self._state.lifecycle.sockets) >= self._state.options.server.max_sockets:
+            raise _full()
         await PluggedSocket(scope, receive, send, self._state, route).run()
 
     def _find(self, path: str) -> tuple[PluggedRoute, dict[str, Any]]:
@@ -47,3 +55,8 @@ class Sockets:
             if found := pattern.match(path):
                 return route, {name: convertors[name].convert(value) for name, value in found.groupdict().items()}
         raise ApiError(404, "There is no such web socket.", code="route_not_found")
+
+
+def _full() -> ApiError:
+    headers = {"retry-after": str(RETRY_AFTER_SECONDS)}
+    return ApiError(503, "Too many web sockets are open; try again soon.", code="sockets_full", headers=headers)

@@ -18,7 +18,7 @@ from core.config.resolved import Options
 from core.frontend.answering.parsing import AnswerParser
 from core.server.body import ignored_fields, read_object
 from core.server.claims import below
-from core.server.dialect import OPENAI
+from core.server.dialect import DEFAULT
 from core.server.errors import ApiError
 from core.server.interface import ServedLLM
 from core.server.metrics import Metrics
@@ -150,7 +150,7 @@ class ServerState:
         if places:
             return self.mounted_dialects[max(places, key=len)]
         known = (self.client_dialects.get(name) for name, _ in headers)
-        return next((dialect for dialect in known if dialect is not None), OPENAI)
+        return next((dialect for dialect in known if dialect is not None), DEFAULT)
 
     async def read(self, request: Request, kind: type[B]) -> tuple[B, dict[str, Any]]:
         """Return a request's body, and its fields as they were sent.

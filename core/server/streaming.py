@@ -11,7 +11,7 @@ from starlette.types import Receive, Scope, Send
 
 from core.api.middleware import SHORT_CUT
 from core.api.serving import Dialect, Job
-from core.server.dialect import OPENAI, error_end
+from core.server.dialect import DEFAULT, error_end
 from core.server.errors import ApiError, ClientGoneError, as_api_error, log_unexpected
 from core.server.outlet import StreamBody
 from core.server.state import Lifecycle
@@ -37,7 +37,7 @@ class JobResponse(Response):
         *,
         stream: bool,
         headers: Mapping[str, str],
-        dialect: Dialect = OPENAI,
+        dialect: Dialect = DEFAULT,
         media_type: str = EVENTS,
     ) -> None:
         # No `super().__init__`: it would announce the length of a body that does not exist yet.

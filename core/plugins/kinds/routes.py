@@ -15,5 +15,5 @@ ROUTE = Kind(
     contracts={"impl": Contract("core.api.routes:RoutePlugin")},
     torch_free=("impl",),
     template="core.plugins:templates/routes",
-    checks=("routes",),
+    checks=("routes", "route_sockets"),
 )

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from core_plugin_vllm_flags.figures import CACHE, SERIES
 from core_plugin_vllm_flags.names import NAMES
 from core_plugin_vllm_flags.translation import by_name
 
@@ -23,7 +24,6 @@ from core.plugins.kinds import KINDS, KINDS_GROUP
 from core.server.auth import PUBLIC_PATHS
 from core.server.health import METRICS
 from core.server.refusals import BY_STATUS, GRAMMAR, REASONS
-from core.server.vllm_metrics import CACHE, SERIES
 from core_testing import conformance
 
 ROOT = Path(__file__).parents[3]

@@ -44,15 +44,6 @@ WHY: dict[str, dict[str, str]] = {
         "core/api/templates.py": "transformers' word for contents that are lists of parts",
         "core/config/resolved.py": "the same, as an option",
         "core/frontend/model.py": "the same, as an option",
-        "core/server/dialect.py": "the error object of paths that no plugin has: clients of any API meet it",
-        "core/server/limits.py": "the same",
-        "core/server/state.py": "the same",
-        "core/server/streaming.py": "the same",
-    },
-    "vllm": {
-        "core/config/resolved.py": OPTION,
-        "core/server/metrics.py": "chooses the names of figures",
-        "core/server/vllm_metrics.py": "another server's names of figures: to be a plugin",
     },
     "fp8": {"core/config/resolved.py": "a dtype of the KV cache"},
     "hermes": {

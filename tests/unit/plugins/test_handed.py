@@ -15,7 +15,8 @@ from core.api.parsers import ParserContext, Text
 from core.api.tool_servers import ToolEndpoint, ToolServerError
 from core.frontend.answering.parsing import answer_parser
 from core.plugins import handed
-from core.plugins.contracts import Contract, methods_of, misfits_of
+from core.plugins.contracts import Contract
+from core.plugins.fitting import methods_of, misfits_of
 from core.plugins.handed import OUTPUT_PARSER, Handed
 from core.server.remote.servers import RemoteServers
 from core.server.remote.sessions import RemoteSessions

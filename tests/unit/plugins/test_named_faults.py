@@ -15,8 +15,9 @@ from core.engine import core as engine_core
 from core.frontend import plugged as frontend
 from core.plugins.active import ActivePlugins
 from core.plugins.catalog import Entry
-from core.plugins.contracts import IMPLEMENTATIONS, check_impl, methods_of
+from core.plugins.contracts import IMPLEMENTATIONS, check_impl
 from core.plugins.drivers import Candidate
+from core.plugins.fitting import methods_of
 from core.plugins.hooks import Hooks
 from core.plugins.kinds import kind_of
 from core.plugins.plan import PlannedPlugin, PluginPlan

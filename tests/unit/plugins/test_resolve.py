@@ -123,6 +123,27 @@ def test_optional_plugins_take_part_only_when_named(world):
     ]
 
 
+def test_figures_by_other_names_bring_their_route_plugin(world):
+    manifest = "\n".join(
+        f"{name.upper()} = RouteSpec(name={name!r}, impl='m:Y', api=1, summary='', automatic={name == 'api'})"
+        for name in ("api", "shown")
+    )
+    points = {"core.routes": {"api": "acme_m:API", "shown": "acme_m:SHOWN"}}
+    world.install("acme-m", points, {"acme_m": f"from core.api import RouteSpec\n{manifest}\n"})
+
+    def routes(compat, *named):
+        found = run(world, server={"metrics_compat": compat}, select={"route": list(named)}).config.plan.of(
+            "core.routes"
+        )
+        return [one.name for one in found]
+
+    assert routes("none") == ["api"]
+    assert routes("shown") == ["api", "shown"]
+    assert routes("shown", "shown") == ["api", "shown"]
+    assert routes("api@acme-m") == ["api"]
+    assert "Installed: api, shown." in str(fails(world, server={"metrics_compat": "other"}))
+
+
 @pytest.mark.parametrize(
     ("sections", "code", "text"),
     [
@@ -138,6 +159,7 @@ def test_optional_plugins_take_part_only_when_named(world):
         ({"select": {"kv_connector": ["store", "far"]}}, "CORE-P201", "device host not in {gpu}"),
         ({"select": {"kv_connector": ["nope"]}}, "CORE-P101", "Installed: far, store."),
         ({"select": {"executor": "ray"}}, "CORE-P101", "no executor named 'ray'"),
+        ({"server": {"metrics_compat": "vllm"}}, "CORE-P101", "`pip install core-plugin-vllm-flags`"),
         ({"runtime": {"plugin_options": {"inproc": {"threads": "many"}}}}, "CORE-C111", "threads: Input should be"),
         ({"runtime": {"plugin_options": {"inprok": {}}}}, "CORE-C112", "Did you mean 'inproc'?"),
     ],

@@ -23,6 +23,8 @@ from core_plugin_pooling.manifest import POOLING
 from core_plugin_pooling.routes import PoolingRoutes
 from core_plugin_resumable.manifest import RESUMABLE
 from core_plugin_resumable.routes import ResumableRoutes
+from core_plugin_vllm_flags.figures import VllmFigures
+from core_plugin_vllm_flags.manifest import FIGURES
 
 from core.api.errors import EngineError, RequestError
 from core.api.parsers import Reasoning, Text, ToolArguments, ToolEnd, ToolStart
@@ -290,6 +292,8 @@ def make_app(llm, options, **given):
         RESUMABLE: ResumableRoutes({}),
         ADMIN: AdminRoutes({}),
     }
+    if options.server.metrics_compat == FIGURES.name:
+        plugins[FIGURES] = VllmFigures({})
     app = served_app(llm, options, plugins, **given)
     app.state.plugins = {spec.name: plugin for spec, plugin in plugins.items()}
     return app
@@ -345,11 +349,9 @@ class Live:
 
 
 @contextlib.contextmanager
-def serving(llm, **options) -> Iterator[Live]:
-    settings = make_options(**options)
-    listener = bind(settings.server)
-    app = make_app(llm, settings)
-    started = threading.Event()
+def listening(app, settings):
+    """Serve an application; yield its listener, server and event loop."""
+    listener, started = bind(settings.server), threading.Event()
     server = HttpServer(app, started.set, listener.tls and listener.tls.context, app.state.core.metrics.unheard)
     loops = []
 
@@ -364,14 +366,34 @@ def serving(llm, **options) -> Iterator[Live]:
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     assert started.wait(60)
-    port = 0 if settings.server.uds else listener.socket.getsockname()[1]
     try:
-        yield Live(listener.url, port, llm, app.state.core, server, loops[0], app.state.plugins)
+        yield listener, server, loops[0]
     finally:
-        llm.held.set()
+        app.state.core.llm.held.set()
         server.should_exit = server.force_exit = True
         thread.join(60)
         listener.close()
+
+
+@contextlib.contextmanager
+def serving(llm, **options) -> Iterator[Live]:
+    settings = make_options(**options)
+    app = make_app(llm, settings)
+    with listening(app, settings) as (listener, server, loop):
+        port = 0 if settings.server.uds else listener.socket.getsockname()[1]
+        yield Live(listener.url, port, llm, app.state.core, server, loop, app.state.plugins)
+
+
+@pytest.fixture(scope="session")
+def over_http():
+    """`with over_http(app) as url`: an application on a real socket."""
+
+    @contextlib.contextmanager
+    def serve(app):
+        with listening(app, make_options()) as (listener, _, _):
+            yield listener.url
+
+    return serve
 
 
 @pytest.fixture(scope="session")

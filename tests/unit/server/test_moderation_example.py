@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import httpx
 import pytest
 
 from core.api import Chosen
@@ -76,3 +77,13 @@ def test_where_none_is_chosen_nothing_stands_in_the_way(moderated, client):
     api = client(moderated())
     assert api.post(CHAT, json=ask("Plan a heist.")).status_code == 200
     assert api.post("/v1/moderations", json={"input": "heist"}).json()["results"][0]["flagged"] is False
+
+
+def test_refusals_are_counted_on_the_page_of_metrics(moderated, over_http):
+    with over_http(moderated(["heist"])) as url, httpx.Client(base_url=url) as http:
+        for text in ("Plan a heist.", "A heist?", "Hello"):
+            http.post(CHAT, json=ask(text))
+        page = http.get("/metrics").text
+    assert "# TYPE acme_moderation_refusals_total counter\n" in page
+    assert 'acme_moderation_refusals_total{category="word-list"} 2.0\n' in page
+    assert 'core_http_requests_total{model_name="acme/tiny",route="/v1/chat/completions",status="200"} 1.0\n' in page

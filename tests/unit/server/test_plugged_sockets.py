@@ -291,6 +291,47 @@ def test_a_drain_ends_sockets_with_their_answers(talk, llm, until, drain):
         assert (closed(busy)[0], closed(idle)[0]) == (1001, 1001)
 
 
+def figure(served, name):
+    (line,) = [one for one in served.state.metrics.render().decode().splitlines() if one.startswith(f"{name}{{")]
+    return float(line.rpartition(" ")[2])
+
+
+def test_so_many_sockets_are_open_at_once(talk, llm, until):
+    full = 'core_admission_rejections_total{model_name="acme/tiny",reason="sockets_full"} '
+    with talk(llm, max_sockets=2, api_key="k") as served:
+        key = {"additional_headers": {"x-api-key": "k"}}
+        with opened(served, "/x/talk/echo/a", **key) as one, opened(served, "/x/talk/chat", **key) as two:
+            one.recv(WAIT)
+            assert figure(served, "core_num_sockets") == 2
+            with pytest.raises(InvalidStatus) as answer:
+                opened(served, "/x/talk/echo/b", **key)
+            response = answer.value.response
+            assert (response.status_code, response.headers["retry-after"]) == (503, "5")
+            assert json.loads(response.body)["code"] == "sockets_full"
+            assert refused(served, "/x/talk/echo/b")[0] == 401, "who may not ask is not told of the bound"
+            until(lambda: full + "1.0" in served.state.metrics.render().decode())
+            one.send("still")
+            assert one.recv(WAIT) == "still" and two.close() is None
+            until(lambda: figure(served, "core_num_sockets") == 1)
+            with opened(served, "/x/talk/echo/b", **key) as three:
+                three.recv(WAIT)
+        until(lambda: figure(served, "core_num_sockets") == 0)
+
+
+def test_sockets_that_are_refused_take_no_place(talk, llm):
+    with talk(llm, max_sockets=1) as served:
+        for _ in range(3):
+            assert refused(served, "/x/talk/refuses")[0] == 409
+            assert refused(served, "/x/talk/fails?early=1")[0] == 500
+        with opened(served, "/x/talk/echo/a") as ws:
+            ws.recv(WAIT)
+
+
+def test_a_server_may_have_no_sockets_at_all(talk, llm):
+    with talk(llm, max_sockets=0) as served:
+        assert refused(served, "/x/talk/echo/a")[0] == 503
+
+
 def test_what_no_socket_begins_with_is_a_request(talk, llm):
     upgrade = "Connection: upgrade\r\nUpgrade: websocket\r\nHost: a\r\n"
     whole = upgrade + "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -35,10 +36,15 @@ class Judgement:
 
 
 class Panel:
-    """Asks every moderator that the user chose."""
+    """Asks every moderator that the user chose.
+
+    Attributes:
+        refusals: Texts that were refused, by the category that they were refused for.
+    """
 
     def __init__(self, chosen: Sequence[Chosen]) -> None:
         self._chosen = chosen
+        self.refusals: Counter[str] = Counter()
 
     def __bool__(self) -> bool:
         return bool(self._chosen)
@@ -51,6 +57,7 @@ class Panel:
         """Refuse a text that one of them objects to: `RequestError` 400."""
         judged = await self.judge(text)
         if judged.against:
+            self.refusals.update(judged.against)
             reasons = [judged.reasons.get(name, name) for name in judged.against]
             raise RequestError(f"The text is refused: {', '.join(reasons)}.", code="content_policy")
 

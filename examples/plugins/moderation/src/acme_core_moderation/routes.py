@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from acme_core_moderation.kinds import MODERATORS
 from acme_core_moderation.layer import ModerationLayer
 from acme_core_moderation.panel import Judgement, Panel
-from core.api import EngineClient, RequestError, RouteRegistry, RouteRequest, RouteResponse
+from core.api import EngineClient, Figure, FigureSample, RequestError, RouteRegistry, RouteRequest, RouteResponse
 from core.api.middleware import AsgiApp
 
 MOST_TEXTS = 100
+REFUSALS = "acme_moderation_refusals"
+"""Name of the figure on `/metrics`."""
 
 
 class ModerationRoutes:
@@ -24,11 +26,17 @@ class ModerationRoutes:
     def declare(self, registry: RouteRegistry) -> None:
         """Declare the route."""
         registry.layer(self._layer)
+        registry.figures([REFUSALS], self.figures)
         registry.add("POST", "/v1/moderations", self.moderate, summary="What the moderators say of texts")
 
     def bind(self, client: EngineClient) -> None:
         """Take the moderators that the user chose; requests come from now on."""
         self._panel = Panel(client.chosen(MODERATORS))
+
+    def figures(self, core: Mapping[str, Figure]) -> Iterator[Figure]:
+        """Count what was refused, for `/metrics`."""
+        samples = [FigureSample(count, {"category": name}) for name, count in self._panel.refusals.items()]
+        yield Figure(REFUSALS, "Texts that were refused, by category.", "counter", samples)
 
     def _layer(self, app: AsgiApp) -> AsgiApp:
         return ModerationLayer(app, self._panel) if self._panel else app

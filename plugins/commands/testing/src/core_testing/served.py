@@ -36,6 +36,6 @@ def served_app(
         owner = f"'{spec.name}' (tested)"
         plugin.declare(table.registry(spec.name, owner, spec))
         table.plugins.append((owner, plugin))
-    app = create_app(llm, options, plugged=table.routes, layers=table.layers, **given)
+    app = create_app(llm, options, plugged=table.routes, layers=table.layers, figures=table.figures, **given)
     table.bind(app.state.core)
     return app

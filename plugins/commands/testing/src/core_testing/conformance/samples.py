@@ -157,6 +157,26 @@ class RouteSample(Sample):
 
 
 @dataclass(frozen=True)
+class SocketSample(Sample):
+    """What is sent over a plugin's web socket, and what comes back. The kit's engine says "kit" to every prompt.
+
+    Attributes:
+        path: With its parameters filled in.
+        messages: Sent one behind the other once the socket is open.
+        answer: Bytes that the messages which come back contain, texts as UTF-8 and all joined; or the refusal's body.
+        status: 101: it is opened; else that of the refusal.
+        code: That the plugin closes it with; None: the client leaves, once it has `answer`.
+    """
+
+    path: str
+    messages: Sequence[str | bytes] = ()
+    answer: bytes = b""
+    query: Mapping[str, str] = field(default_factory=dict)
+    status: int = 101
+    code: int | None = None
+
+
+@dataclass(frozen=True)
 class IOSample(Sample):
     """Data for an I/O processor. The kit's model gives any prompt some vector, equal prompts equal ones.
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from http import HTTPStatus
-from typing import Any
-
-from core.api import Dialect, RequestError
+from core.api import Dialect, RequestError, error_object
 from core_plugin_openai.responses.job import ResponseWork, encoded
 
 
@@ -17,14 +14,6 @@ def stream_dialect(job: ResponseWork) -> Dialect:
         return encoded(job.failed(error))
 
     return Dialect(error_object, failed=failed)
-
-
-def error_object(error: RequestError) -> dict[str, Any]:
-    """Return OpenAI's error object."""
-    kind = "invalid_request_error" if error.status < HTTPStatus.INTERNAL_SERVER_ERROR else "server_error"
-    if error.status == HTTPStatus.SERVICE_UNAVAILABLE:
-        kind = "service_unavailable_error"
-    return {"error": {"message": error.message, "type": kind, "param": error.param, "code": error.code}}
 
 
 SILENT = Dialect(error_object)

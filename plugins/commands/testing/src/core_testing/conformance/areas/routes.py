@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from core.api.errors import RequestError
@@ -42,10 +42,12 @@ _ERRORS = (
 
 
 def routes_are_declared(subject: Subject) -> None:
-    """It declares routes where it may with methods that exist, at least one; the same ones and files each time."""
+    """It declares routes or figures, where it may and with methods that exist; the same ones and files each time."""
     for options in every_options(subject):
-        found = [declared(subject, subject.impl()(dict(options))).routes for _ in range(2)]
-        require(found[0], "it declares no route")
+        tables = [declared(subject, subject.impl()(dict(options))) for _ in range(2)]
+        found, figures = [table.routes for table in tables], [[one.names for one in table.figures] for table in tables]
+        require(found[0] or figures[0], "it declares no route")
+        require(figures[0] == figures[1], f"it declares the figures {figures[0]}, the second time {figures[1]}")
         names = [[(route.method, route.path, route.scope) for route in routes] for routes in found]
         require(names[0] == names[1], f"it declares {names[0]}, the second time {names[1]}")
         files = [{route.path: route.endpoint for route in routes if route.file} for routes in found]
@@ -82,10 +84,12 @@ def no_route_hides_another(subject: Subject) -> None:
 
 def samples_are_answered(subject: Subject) -> None:
     """Requests of its samples get the status and the content that they say."""
+    if all(not _routes(subject, options) for options in every_options(subject)):
+        raise NotApplicable("it answers no request")
     for sample in subject.need_samples(RouteSample):
         for options in every_options(subject):
             bench = RouteBench(subject, options)
-            answer = bench.ask(sample.method, sample.path, _sent(sample), sample.query)
+            answer = bench.ask(sample.method, sample.path, sent(sample), sample.query)
             where = f"'{sample.name}': {sample.method} {sample.path}"
             told = answer.body[:200].decode("utf-8", "replace")
             require(answer.status == sample.status, f"{where} has status {answer.status}, not {sample.status}: {told}")
@@ -106,7 +110,7 @@ def strange_requests_are_the_clients_fault(subject: Subject) -> None:
 
 def generations_are_ended(subject: Subject) -> None:
     """Once a client has its answer, or has gone away in the middle of a stream, no generation is left running."""
-    samples = [(sample.method, sample.path, _sent(sample)) for sample in subject.samples(RouteSample)]
+    samples = [(sample.method, sample.path, sent(sample)) for sample in subject.samples(RouteSample)]
     for options in every_options(subject):
         bench = RouteBench(subject, options)
         for method, path, body in [*samples, *_requests(bench)]:
@@ -132,14 +136,25 @@ def _requests(bench: RouteBench) -> Iterator[tuple[str, str, Any]]:
     for route in bench.routes:
         if route.socket:
             continue
-        values = _VALUES if _PARAMETER.search(route.path) else ("",)
         bodies = (None,) if route.method in ("GET", "HEAD", "DELETE") else _BODIES
-        for value in values:
+        for path in filled(route.path):
             for body in bodies:
-                yield route.method, _PARAMETER.sub(lambda _, value=value: value, route.path), body  # type: ignore[misc]
+                yield route.method, path, body
 
 
-def _sent(sample: RouteSample) -> object:
+def filled(path: str) -> Iterator[str]:
+    """Yield a path with every value for its parameters."""
+    for value in _VALUES if _PARAMETER.search(path) else ("",):
+        yield _PARAMETER.sub(lambda _, value=value: value, path)  # type: ignore[misc]
+
+
+def _routes(subject: Subject, options: Mapping[str, Any]) -> list[PluggedRoute]:
+    table = declared(subject, subject.impl()(dict(options)))
+    return [route for route in table.routes if not route.socket]
+
+
+def sent(sample: RouteSample) -> object:
+    """Return the body of a sample's request."""
     return sample.body if sample.form is None else SentForm(sample.form)
 
 

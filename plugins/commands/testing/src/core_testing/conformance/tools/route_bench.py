@@ -169,7 +169,9 @@ class RouteBench:
         self.routes: Sequence[PluggedRoute] = self.table.routes
         self.llm = KitLLM(tokenizer_of(subject), stall=stall)
         keys = ServerOptions(admin_api_key=ADMIN_KEY)
-        self.app: FastAPI = create_app(self.llm, Options(server=keys), plugged=self.routes, layers=self.table.layers)
+        self.app: FastAPI = create_app(
+            self.llm, Options(server=keys), plugged=self.routes, layers=self.table.layers, figures=self.table.figures
+        )
         self.table.plugins.append((subject.title, self.plugin))
         self.table.bind(self.app.state.core)
 

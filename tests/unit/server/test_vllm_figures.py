@@ -1,9 +1,8 @@
 """`--metrics-compat vllm`: every figure that vLLM documents for its v1 engine is there, or is known not to be."""
 
 import pytest
+from core_plugin_vllm_flags.figures import SERIES
 from prometheus_client.parser import text_string_to_metric_families
-
-from core.server.vllm_metrics import SERIES
 
 DOCUMENTED = {
     **dict.fromkeys(("num_requests_running", "num_requests_waiting", "kv_cache_usage_perc"), "gauge"),
@@ -88,7 +87,14 @@ def test_every_documented_name_has_its_type_its_labels_and_its_buckets(families)
         assert ends == ([*BUCKETS[name].split(), "+Inf"] if kind == "histogram" else []), name
     reasons = {sample.labels["finished_reason"] for sample in found["vllm:request_success"].samples}
     assert reasons == {"stop"}
-    assert found["vllm:cache_config_info"].samples[0].labels["num_gpu_blocks"] == "10"
+    assert found["vllm:cache_config_info"].samples[0].labels == {
+        "engine": "0",
+        "block_size": "16",
+        "cache_dtype": "bfloat16",
+        "enable_prefix_caching": "True",
+        "gpu_memory_utilization": "0.9",
+        "num_gpu_blocks": "10",
+    }
 
 
 @pytest.mark.covers("OBS-04")

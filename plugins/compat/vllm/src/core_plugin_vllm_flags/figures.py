@@ -1,16 +1,13 @@
-"""`--metrics-compat vllm`: our figures once more by the names, labels and buckets of vLLM's v1 engine."""
+"""`--metrics-compat vllm`: core's figures once more by the names, labels and buckets of vLLM's v1 engine."""
 
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
 
-from prometheus_client.core import GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
-
-from core.config.resolved import EngineConfig
-from core.server.figures import Alias, Collects
-from core.server.interface import ServedLLM
+from core.api import CacheFacts, EngineClient, Figure, FigureSample, Histogram, RouteRegistry
 
 ENGINE: Mapping[str, str] = types.MappingProxyType({"engine": "0"})
 """The label that tells replicas of an engine apart; there is one."""
@@ -40,47 +37,61 @@ SERIES: Mapping[str, str] = types.MappingProxyType(
         "vllm:time_per_output_token_seconds": "core_inter_token_latency_seconds",
     }
 )
-"""Their name -> ours, both without the `_total` of counters."""
+"""Their name -> core's, both without the `_total` of counters."""
 
 BOUNDS: Mapping[str, tuple[float, ...]] = types.MappingProxyType(
     dict.fromkeys(("core_inter_token_latency_seconds", "core_request_time_per_output_token_seconds"), _TOKEN)
     | {"core_e2e_request_latency_seconds": _REQUEST}
     | {f"core_request_{phase}_time_seconds": _REQUEST for phase in ("queue", "prefill", "decode", "inference")}
 )
-"""Our histogram -> ends of their buckets, which are some of ours; the other histograms have theirs."""
+"""Core's histogram -> ends of their buckets, which are some of its own; the other histograms have theirs."""
 
 CACHE = "vllm:cache_config_info"
 
 
-def vllm_names(llm: ServedLLM) -> Callable[[Collects], Collector]:
-    """Return what shows our figures by the other names."""
-    return lambda figures: _VllmNames(figures, llm)
+class VllmFigures:
+    """The figures, as a route plugin that has no routes."""
 
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self._client: EngineClient
 
-class _VllmNames(Collector):
-    def __init__(self, figures: Collects, llm: ServedLLM) -> None:
-        self._figures = figures
-        self._llm = llm
+    def declare(self, registry: RouteRegistry) -> None:
+        """Declare the names."""
+        registry.figures((*SERIES, CACHE), self.figures)
 
-    def collect(self) -> Iterator[Metric]:
-        """Yield the families of `SERIES`, and the settings of the cache."""
-        found = {family.name: family for family in self._figures.collect()}
+    def bind(self, client: EngineClient) -> None:
+        """Remember whose figures they are."""
+        self._client = client
+
+    def figures(self, core: Mapping[str, Figure]) -> Iterator[Figure]:
+        """Yield the figures of `SERIES`, and the settings of the cache."""
         for name, ours in SERIES.items():
-            yield Alias(name, BOUNDS.get(ours), added=ENGINE).of(found[ours])
-        if self._llm.config is not None:
-            yield _cache(self._llm.config, self._llm.stats.blocks_total)
+            yield _renamed(core[ours], name, BOUNDS.get(ours))
+        cache = self._client.operator.cache
+        if cache is not None:
+            yield _settings(cache, self._client.stats.blocks_total)
 
 
-def _cache(config: EngineConfig, blocks: int) -> Metric:
+def _renamed(figure: Figure, name: str, bounds: tuple[float, ...] | None) -> Figure:
+    """Return a figure under their name, with the label of the engine, and of its buckets those with these ends."""
+    samples = [
+        replace(one, value=_coarser(one.value, bounds), labels={**ENGINE, **one.labels}) for one in figure.samples
+    ]
+    return replace(figure, name=name, samples=samples)
+
+
+def _coarser(value: float | Histogram, bounds: tuple[float, ...] | None) -> float | Histogram:
+    return value.within(bounds) if isinstance(value, Histogram) and bounds is not None else value
+
+
+def _settings(cache: CacheFacts, blocks: int) -> Figure:
     """Return the settings of the KV cache as labels of a constant."""
     settings = {
         **ENGINE,
-        "block_size": str(config.block_size),
-        "cache_dtype": config.kv_dtype,
-        "enable_prefix_caching": str(config.options.kv.prefix_caching),
-        "gpu_memory_utilization": str(config.options.kv.memory_fraction),
+        "block_size": str(cache.block_size),
+        "cache_dtype": cache.dtype,
+        "enable_prefix_caching": str(cache.prefix_caching),
+        "gpu_memory_utilization": str(cache.memory_fraction),
         "num_gpu_blocks": str(blocks),
     }
-    family = GaugeMetricFamily(CACHE, "Settings of the KV cache.", labels=list(settings))
-    family.add_metric(list(settings.values()), 1.0)
-    return family
+    return Figure(CACHE, "Settings of the KV cache.", "gauge", [FigureSample(1.0, settings)])
