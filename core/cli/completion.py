@@ -20,7 +20,7 @@ _COMPINIT = "(( $+functions[compdef] )) || { autoload -U compinit && compinit }\
 """For a .zshrc that has not switched zsh's completion on."""
 
 _TAKE_PLUGINS = frozenset(f"plugins {name}" for name in ("info", "doctor", "test", "enable", "disable", "uninstall"))
-_TAKE_KINDS = ("plugins list", "plugins new")
+_TAKE_KINDS = ("plugins list",)
 
 Completer = Callable[..., Iterable[str]]
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core import __version__
+from core.api.installed import FILE_PREFIX
 from core.api.kvspecs import KVSpec
-from core.plugins.catalog import FILE_PREFIX
 from core.plugins.code import code_digest
 from core.plugins.kinds import ATTENTION, EXECUTOR, KERNEL, LOADER, MODEL, PLATFORM, QUANTIZATION
 

@@ -12,7 +12,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from core import __version__
 from core.api.errors import PluginError
-from core.plugins.catalog import FILE_PREFIX, Catalogue
+from core.api.installed import FILE_PREFIX
+from core.plugins.catalog import Catalogue
 from core.plugins.code import code_digest, code_digests
 from core.plugins.kinds import kind_of
 from core.plugins.known import normalise

@@ -11,7 +11,7 @@ from core.config.sizes import format_size
 from core.suggest import nearest
 
 if TYPE_CHECKING:
-    from core.cli.ui.progress import RequestProgress
+    from core.cli.ui.progress import CountProgress, RequestProgress
 
 
 class Screen:
@@ -51,6 +51,12 @@ class Screen:
         from core.cli.ui.progress import counted
 
         return counted(what, times)
+
+    def progress(self, what: str, total: int) -> CountProgress:
+        """Return the progress of things that end in any order."""
+        from core.cli.ui.progress import CountProgress
+
+        return CountProgress(what, total)
 
     def requests(self, total: int, *, steady: bool = True) -> RequestProgress:
         """Return the progress of requests."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from core.cli.plugins import api, conformance, doctor, hooks, info, install, listing, lock, new, parse, toggle, why
+from core.cli.plugins import api, conformance, doctor, hooks, info, install, listing, lock, parse, toggle, why
 from core.config.parser import CoreParser
 
-ACTIONS = (listing, info, why, doctor, new, conformance, install, toggle, lock, parse, api, hooks)
+ACTIONS = (listing, info, why, doctor, conformance, install, toggle, lock, parse, api, hooks)
 
 
 def register(subparsers: Any) -> None:

@@ -8,9 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from core.api.installed import FILE_PREFIX
 from core.cli.plugins.naming import named
 from core.cli.plugins.scope import scope_flags, selection
-from core.plugins.catalog import FILE_PREFIX, Catalogue, Entry
+from core.plugins.catalog import Catalogue, Entry
 from core.plugins.doctor.finding import LEVELS, Finding, joined
 
 

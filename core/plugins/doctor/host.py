@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 from pydantic import ValidationError
 
+from core.api.installed import FILE_PREFIX
 from core.api.record import EMPTY
-from core.plugins.catalog import FILE_PREFIX, Entry
+from core.plugins.catalog import Entry
 from core.plugins.doctor.finding import Finding, Level
 from core.plugins.doctor.messages import Fault, Job, Report
 from core.plugins.doctor.remembered import Remembered
