@@ -6,7 +6,7 @@ A command gets them as `CommandHost.plugins`. All is read from metadata; what im
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     import argparse
@@ -177,6 +177,10 @@ class InstalledPlugins(Protocol):
 
     def label(self, group: str) -> str:
         """Return the kind of a group in a sentence; of a group that is no kind here, the group."""
+        ...
+
+    def complete(self, prefix: str, **_: Any) -> Sequence[str]:
+        """Return the names of usable plugins: a `completer` of argcomplete."""
         ...
 
     def add_flags(self, parser: argparse.ArgumentParser) -> None:

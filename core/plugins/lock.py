@@ -80,14 +80,6 @@ def lock_of(plan: PluginPlan, model: str) -> Lock:
     )
 
 
-def write_lock(path: str, lock: Lock) -> None:
-    """Write a lock file. Raises `PluginError` CORE-P311 when it cannot be written."""
-    try:
-        Path(path).write_text(lock.model_dump_json(indent=2) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise PluginError("CORE-P311", f"lock file {path} cannot be written: {error.strerror or error}.") from error
-
-
 def read_lock(path: str) -> Lock:
     """Read a lock file. Raises `PluginError` CORE-P311 when it is missing or not one."""
     try:

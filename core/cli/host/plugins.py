@@ -6,7 +6,7 @@ import argparse
 import importlib.metadata
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from core.api.choices import StartChoice
 from core.api.cli import GivenOptions
@@ -70,6 +70,12 @@ class AllPlugins:
     def label(self, group: str) -> str:
         """Return the kind of a group in a sentence."""
         return kind_of(group).label
+
+    def complete(self, prefix: str, **_: Any) -> list[str]:
+        """Return the names of usable plugins."""
+        from core.cli.completion import listed
+
+        return [*listed(None)(prefix)]
 
     def add_flags(self, parser: argparse.ArgumentParser) -> None:
         """Add the flags that say which plugins there are."""
