@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
     from core.api.errors import CoreError
     from core.api.installed import InstalledPlugin
+    from core.api.patches import Problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,9 @@ class StartChoice(Protocol):
         architecture: Its architecture, as the checkpoint says it.
         dtype: What it is computed in.
         digest: SHA-256 of the plan, hexadecimal: equal plans are replayed alike.
-        error: Why there would be no start; then the others are empty, but for `selections`.
+        changes: What hook modules changed of the options, in words.
+        warnings: What the user should know, also before an error.
+        error: Why there would be no start; then there are `selections` and `warnings`, and nothing else.
     """
 
     @property
@@ -88,6 +91,12 @@ class StartChoice(Protocol):
 
     @property
     def digest(self) -> str: ...
+
+    @property
+    def changes(self) -> Sequence[str]: ...
+
+    @property
+    def warnings(self) -> Sequence[Problem]: ...
 
     @property
     def error(self) -> CoreError | None: ...

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from core.api.choices import StartChoice
     from core.api.cli import GivenOptions
+    from core.api.descriptors import Descriptor
     from core.api.errors import PluginError
     from core.api.kinds import Kind
     from core.api.patches import Finding
@@ -139,6 +140,10 @@ class PluginScope(Protocol):
         """
         ...
 
+    def against(self, plugin: InstalledPlugin) -> str:
+        """Return why an installed plugin takes no part; an empty text if it may."""
+        ...
+
     def find(self, group: str, ask: str) -> InstalledPlugin:
         """Return the usable plugin of a kind that `name` or `name@distribution` names.
 
@@ -214,6 +219,15 @@ class InstalledPlugins(Protocol):
 
         Raises:
             PluginError: CORE-P303, it cannot be a plugin; CORE-P103, it fails to import.
+        """
+        ...
+
+    def descriptor(self, plugin: InstalledPlugin) -> Descriptor:
+        """Import a plugin's manifest, and return its descriptor. Hook modules and definitions of kinds have none.
+
+        Raises:
+            PluginError: Why the plugin cannot be used: CORE-P103, -P104, -P105, -P106, or CORE-P111 (a library that it
+                is for is not here).
         """
         ...
 

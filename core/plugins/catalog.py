@@ -169,12 +169,16 @@ class Catalogue:
         found = (entry for entry in self._all if (entry.group, entry.name) == (group, name))
         return next((entry for entry in found if normalise(entry.dist) == normalise(dist)), None)
 
+    def against(self, entry: Entry) -> str:
+        """Return why an installed entry takes no part; an empty text if it may."""
+        if disabling := self._disabling(entry):
+            return f"it is disabled by '{disabling}'"
+        return "" if self._allows(entry) else LEFT_OUT
+
     def refusal(self, entry: Entry, ask: str) -> PluginError:
         """Return why an installed entry, asked for as `ask`, takes no part: CORE-P101."""
-        disabling = self._disabling(entry)
-        reason = f"it is disabled by '{disabling}'" if disabling else LEFT_OUT
         label = kind_of(entry.group).label
-        return PluginError("CORE-P101", f"{label} '{ask}' ({entry.owner}) cannot be used: {reason}.")
+        return PluginError("CORE-P101", f"{label} '{ask}' ({entry.owner}) cannot be used: {self.against(entry)}.")
 
     def _allows(self, entry: Entry) -> bool:
         return self.allowed is None or self.allowed.allows(entry)

@@ -9,6 +9,7 @@ from core.api.choices import ConsideredPlugin, PluginSelection
 from core.api.cli import GivenOptions
 from core.api.errors import CoreError
 from core.api.installed import InstalledPlugin
+from core.api.patches import Problem
 from core.boot import Resolution, Resolver
 from core.cli.host.options import loaded_of
 from core.plugins.lock import lock_of
@@ -26,6 +27,7 @@ class Choice:
 
     reference: str
     selections: tuple[PluginSelection, ...]
+    warnings: tuple[Problem, ...]
     resolution: Resolution | None = None
     error: CoreError | None = None
 
@@ -60,6 +62,11 @@ class Choice:
         """SHA-256 of the plan."""
         return self.resolution.config.plan.digest if self.resolution else ""
 
+    @property
+    def changes(self) -> tuple[str, ...]:
+        """What hook modules changed of the options."""
+        return tuple(map(str, self.resolution.patches)) if self.resolution else ()
+
     def lock(self) -> dict[str, Any]:
         """Return what a lock file holds of it."""
         if self.error is not None:
@@ -78,7 +85,7 @@ def chosen(options: GivenOptions) -> Choice:
     except CoreError as failure:
         error = failure
     selections = tuple(_selection(report) for report in resolver.reports)
-    return Choice(given.model.model or "", selections, resolution, error)
+    return Choice(given.model.model or "", selections, tuple(resolver.warnings), resolution, error)
 
 
 def _selection(report: SelectionReport) -> PluginSelection:

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from core.api.choices import StartChoice
 from core.api.cli import GivenOptions
+from core.api.descriptors import Descriptor
 from core.api.errors import PluginError
 from core.api.installed import InstalledPlugin, PluginCheck, PluginDistribution
 from core.api.kinds import Kind
@@ -40,6 +41,10 @@ class Scope:
         if not set(found) & set(usable):
             raise self._catalogue.refusal(found[0], ask)
         return [entry for entry in found if entry in usable]
+
+    def against(self, plugin: InstalledPlugin) -> str:
+        """Return why an installed plugin takes no part; an empty text if it may."""
+        return self._catalogue.against(Entry.of(plugin))
 
     def find(self, group: str, ask: str) -> Entry:
         """Return the usable plugin of a kind that a name means."""
@@ -114,6 +119,15 @@ class AllPlugins:
         from core.plugins.files import open_files
 
         return open_files([path])[1]
+
+    def descriptor(self, plugin: InstalledPlugin) -> Descriptor:
+        """Import a plugin's manifest, and return its descriptor."""
+        from core.plugins.drivers import load_descriptors
+
+        candidates, failures = load_descriptors([Entry.of(plugin)])
+        for failure in failures:
+            raise failure.error()
+        return candidates[0].descriptor
 
     def check(self, plugin: InstalledPlugin) -> PluginCheck:
         """Import a plugin with everything that it names, and hold that against its contracts."""
