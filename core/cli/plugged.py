@@ -124,16 +124,23 @@ def fill(entry: Entry, parser: argparse.ArgumentParser) -> None:
     Raises:
         PluginError: Why it cannot be loaded; CORE-P108, it raised.
     """
-    from core.config.load import load_options
     from core.plugins.drivers import load_descriptors
-    from core.plugins.options import checked_options, given_options
 
     candidates, failures = load_descriptors([entry])
     for failure in failures:
         raise failure.error(f"`core {entry.name}`")
-    descriptor = candidates[0].descriptor
-    given = load_options(Namespace()).options.runtime.plugin_options if descriptor.options else {}
-    put(candidates[0], checked_options(candidates[0], given_options(entry, given)), parser)
+    put(candidates[0], _options(candidates[0]), parser)
+
+
+def _options(candidate: Candidate) -> Mapping[str, Any]:
+    """Return the options of a command; without any, nothing that reads options is imported. Raises `ConfigError`."""
+    if candidate.descriptor.options is None:
+        return {}
+    from core.config.load import load_options
+    from core.plugins.options import checked_options, given_options
+
+    given = load_options(Namespace()).options.runtime.plugin_options
+    return checked_options(candidate, given_options(candidate.entry, given))
 
 
 def put(candidate: Candidate, options: Mapping[str, Any], parser: argparse.ArgumentParser) -> None:
