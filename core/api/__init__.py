@@ -44,15 +44,8 @@ if TYPE_CHECKING:
         TakesSinks,
     )
     from core.api.bodies import Body, BodyPart
-    from core.api.cli import (
-        CommandHost,
-        OptionFlags,
-        RequestProgress,
-        Signals,
-        Terminal,
-        UsesHost,
-        WholeFiles,
-    )
+    from core.api.choices import ConsideredPlugin, PluginSelection, StartChoice
+    from core.api.cli import CommandHost, OptionFlags, Signals, UsesHost, WholeFiles
     from core.api.commands import Command
     from core.api.configs import (
         MOST_LAYERS,
@@ -108,6 +101,15 @@ if TYPE_CHECKING:
     from core.api.forms import PLAIN, Part, Stored, WeightForm
     from core.api.given_options import GivenOptions
     from core.api.hooks import hookimpl
+    from core.api.installed import (
+        FILE_PREFIX,
+        InstalledPlugin,
+        InstalledPlugins,
+        PluginCheck,
+        PluginDistribution,
+        PluginFault,
+        PluginScope,
+    )
     from core.api.io_processors import IOContext, IOOutput, IOProcessor, IOPrompts, IORequest
     from core.api.kept import KeptModel, LocalModels
     from core.api.kernels import OPS, DimRule, KernelRequest
@@ -229,6 +231,7 @@ if TYPE_CHECKING:
         TemplateEngine,
         TemplateInput,
     )
+    from core.api.terminal import CountedProgress, RequestProgress, Terminal
     from core.api.tokenizer import (
         FittedText,
         Tokenizer,
@@ -272,7 +275,8 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
             "Picker Picks PickSite Replayable ReportsKV Rotation StoresRotated TakesPicks TakesScales TakesSinks"
         ),
         "bodies": "Body BodyPart",
-        "cli": "CommandHost OptionFlags RequestProgress Signals Terminal UsesHost WholeFiles",
+        "choices": "ConsideredPlugin PluginSelection StartChoice",
+        "cli": "CommandHost OptionFlags Signals UsesHost WholeFiles",
         "commands": "Command",
         "configs": (
             "config_architecture config_dtype config_heads config_int config_labels config_names config_number "
@@ -298,6 +302,9 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
         "folders": "clear_left PrivateFolder",
         "forms": "Part PLAIN Stored WeightForm",
         "hooks": "hookimpl",
+        "installed": (
+            "FILE_PREFIX InstalledPlugin InstalledPlugins PluginCheck PluginDistribution PluginFault PluginScope"
+        ),
         "io_processors": "IOContext IOOutput IOProcessor IOPrompts IORequest",
         "kept": "KeptModel LocalModels",
         "kernels": "DimRule KernelRequest OPS",
@@ -344,6 +351,7 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
             "LoadsGrammars PortableGrammar StructuredContext StructuredOutputBackend"
         ),
         "templates": "ChatTemplate RenderTimeoutError TemplateContext TemplateEngine TemplateInput",
+        "terminal": "CountedProgress RequestProgress Terminal",
         "tokenizer": ("FittedText token_bytes token_table Tokenizer TokenizerExtras TokenStream"),
         "tool_servers": (
             "RemoteTool TOOL_BAD_ARGUMENTS ToolEndpoint ToolResult ToolServerClient ToolServerError ToolServers "
@@ -670,6 +678,7 @@ __all__ = [
     "ToolChoice",
     "Usage",
     "CommandHost",
+    "CountedProgress",
     "GivenOptions",
     "OptionFlags",
     "RequestProgress",
@@ -696,4 +705,14 @@ __all__ = [
     "FigureSample",
     "Histogram",
     "error_object",
+    "ConsideredPlugin",
+    "FILE_PREFIX",
+    "InstalledPlugin",
+    "InstalledPlugins",
+    "PluginCheck",
+    "PluginDistribution",
+    "PluginFault",
+    "PluginScope",
+    "PluginSelection",
+    "StartChoice",
 ]

@@ -1,4 +1,4 @@
-"""What core lends to commands: option flags, the terminal, servers, an engine, signals and files. Provisional.
+"""What core lends to commands: option flags, the terminal, servers, plugins, an engine, signals, files. Provisional.
 
 A command that needs any of it has a method `bind` (`UsesHost`), which is given a `CommandHost` before the command's
 arguments are registered.
@@ -12,16 +12,18 @@ if TYPE_CHECKING:
     import argparse
     import asyncio
     import signal
-    from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Coroutine, Mapping, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
     from typing import IO
 
     from core.api.given_options import GivenOptions
+    from core.api.installed import InstalledPlugins
     from core.api.kept import LocalModels
     from core.api.offline import OfflineEngine, StepPhase
     from core.api.sampling import SamplingField
     from core.api.servers import Servers
+    from core.api.terminal import Terminal
 
 T = TypeVar("T")
 
@@ -29,8 +31,12 @@ T = TypeVar("T")
 class OptionFlags(Protocol):
     """The options of the engine and the server on a command line: `add` and `load`, or `add_alone` and `load_alone`."""
 
-    def add(self, parser: argparse.ArgumentParser) -> None:
-        """Add the flag of every option, `--config` and `--opt`."""
+    def add(self, parser: argparse.ArgumentParser, *, positional_model: bool = False) -> None:
+        """Add the flag of every option, `--config` and `--opt`.
+
+        Args:
+            positional_model: Whether the model is named without a flag.
+        """
         ...
 
     def add_alone(self, parser: argparse.ArgumentParser, *, positional_model: bool = False) -> None:
@@ -48,6 +54,10 @@ class OptionFlags(Protocol):
             paths: Those of the options.
             of_plugins: Whether `--opt` is added, too.
         """
+        ...
+
+    def add_rest(self, parser: argparse.ArgumentParser, dest: str) -> None:
+        """Hand what follows a word `--` over as the list `dest`: it is meant for another program."""
         ...
 
     def given(self, args: argparse.Namespace) -> Mapping[str, str]:
@@ -71,67 +81,6 @@ class OptionFlags(Protocol):
 
         Args:
             flag: What named it, for messages.
-        """
-        ...
-
-
-class RequestProgress(Protocol):
-    """Progress of many requests. Entered before the first; leaving takes its bar away."""
-
-    def __enter__(self) -> RequestProgress: ...
-
-    def __exit__(self, *raised: Any) -> None: ...
-
-    def step(self, *, failed: bool, tokens: int) -> None:
-        """Say that one request is done, and how many tokens it generated."""
-        ...
-
-
-class Terminal(Protocol):
-    """What commands print: the same on every terminal, in a pipe and in a log."""
-
-    def table(
-        self,
-        header: Sequence[str],
-        rows: Sequence[Sequence[str]],
-        *,
-        right: Sequence[int] = (),
-        optional: Sequence[int] = (),
-    ) -> str:
-        """Return rows as aligned text, no wider than the terminal.
-
-        Args:
-            header: Column titles; empty for none.
-            right: Indices of columns that are aligned to the right.
-            optional: Indices of columns that may be left out, the first one first.
-        """
-        ...
-
-    def size(self, num_bytes: float) -> str:
-        """Return a size with about three digits and a binary unit."""
-        ...
-
-    def duration(self, seconds: float) -> str:
-        """Return a length of time in its two largest units: `3 d 4 h`, `12 s`."""
-        ...
-
-    def meant(self, word: str, known: Iterable[str]) -> str:
-        """Return "Did you mean '...'?" for the one of `known` that is closest to a word, or an empty text."""
-        ...
-
-    def counted(self, what: str, times: int) -> AbstractContextManager[Iterator[int]]:
-        """Give 0, 1, ... and show progress on standard error after each; nothing is drawn in between.
-
-        Args:
-            what: What is counted, in the plural.
-        """
-        ...
-
-    def requests(self, total: int, *, steady: bool = True) -> RequestProgress:
-        """Return the progress of requests, on standard error.
-
-        Args:
-            steady: Whether the bar moves between two of them; without, it takes no time from what is being measured.
         """
         ...
 
@@ -178,6 +127,7 @@ class CommandHost(Protocol):
         signals: How a command is ended from outside.
         files: Files that are written in one piece.
         models: Models on this machine.
+        plugins: What is installed, and what a start would make of it.
         step_phases: What an engine can time of its steps, in the order in which a step goes through them. Phases of
             the engine run beside those of the worker.
     """
@@ -201,10 +151,24 @@ class CommandHost(Protocol):
     def models(self) -> LocalModels: ...
 
     @property
+    def plugins(self) -> InstalledPlugins: ...
+
+    @property
     def step_phases(self) -> Sequence[StepPhase]: ...
 
     def engine(self, options: GivenOptions) -> AbstractContextManager[OfflineEngine]:
         """Start an engine in this process and end it after the block. Raises `CoreError`."""
+        ...
+
+    def in_process(self, function: str) -> Sequence[str]:
+        """Return the words that start a Python process which calls a function with a host of its own.
+
+        The process has this one's environment, the working directory is not on its import path, and its exit status is
+        what the function returns.
+
+        Args:
+            function: It, as `package.module:name`, of one argument.
+        """
         ...
 
 

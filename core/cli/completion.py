@@ -19,8 +19,8 @@ SHELLS = ("bash", "zsh", "fish")
 _COMPINIT = "(( $+functions[compdef] )) || { autoload -U compinit && compinit }\n"
 """For a .zshrc that has not switched zsh's completion on."""
 
-_TAKE_PLUGINS = frozenset(f"plugins {name}" for name in ("info", "doctor", "test", "enable", "disable", "uninstall"))
-_TAKE_KINDS = ("plugins list", "plugins new")
+_TAKE_PLUGINS = frozenset(f"plugins {name}" for name in ("info", "enable", "disable", "uninstall"))
+_TAKE_KINDS = ("plugins list",)
 
 Completer = Callable[..., Iterable[str]]
 
@@ -77,11 +77,11 @@ def _completer(path: str, action: argparse.Action) -> Completer | None:
     """Return what knows the values of an argument of the command `path`; None: argcomplete goes by its choices."""
     section, _, name = action.dest.partition(".")
     if section == "select" and (kind := kind_chosen_by(name)):
-        return _listed(kind.group)
+        return listed(kind.group)
     if action.dest in ("select.disable_plugin", "select.plugins"):
-        return _listed(None)
+        return listed(None)
     if path in _TAKE_PLUGINS and not action.option_strings:
-        return _listed(None)
+        return listed(None)
     if action.dest == "model.model":
         return _models
     choices = _choices(path, action.dest)
@@ -102,7 +102,7 @@ def _choices(path: str, name: str) -> Iterable[str]:
     return field.choices if field else ()
 
 
-def _listed(group: str | None) -> Completer:
+def listed(group: str | None) -> Completer:
     """Return a completer of a plugin's name, the last of those that a comma separates."""
 
     def complete(prefix: str, **_: Any) -> list[str]:

@@ -162,10 +162,11 @@ def _add_plugged(command: str | None, commands: Any) -> Mapping[str, str]:
         known = [*COMMANDS, *found]
         hint = plugged.lead(command) or nearest(command, known) or "See `core --help`."
         raise ConfigError("CORE-C104", f"unknown command {command!r}.", hint=hint)
-    listed = {name: row.summary for name, row in plugged.bundled().items() if name in found}
+    cased = plugged.with_cases(HAVE_CASES)
+    listed = {name: row.summary for name, row in plugged.bundled().items() if name in found and not row.after}
     others = found.keys() - COMMANDS.keys() - listed.keys()
     for name in sorted(others):
-        if not plugged.is_case(name, plugged.with_cases(HAVE_CASES)):
+        if not plugged.is_case(name, cased):
             commands.add_parser(name, help=f"From {found[name].owner}.", add_help=False)
     return listed
 
@@ -178,6 +179,9 @@ def _add_cases(command: str, parser: CoreParser) -> None:
 
 def add_common(parser: argparse.ArgumentParser) -> None:
     """Add the flags that every command takes, at every level, so that their place does not matter."""
+    if isinstance(parser, CoreParser) and parser.waits:
+        parser.fill_later(add_common)  # behind its own
+        return
     group = parser.add_argument_group("common")
     for flag, keywords in (
         ("--debug", {"action": "store_true", "help": "Show the traceback of an error. [CORE_DEBUG]"}),

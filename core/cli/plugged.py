@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 from core.api.cli import UsesHost
 from core.api.commands import Command
 from core.api.errors import CoreError, PluginError, RequestError
-from core.plugins.catalog import Catalogue, Entry
+from core.config.parser import CoreParser
+from core.plugins.catalog import Catalogue, Entry, duplicate
 from core.plugins.drivers import Candidate
 from core.plugins.kinds import COMMAND
 
@@ -24,6 +25,7 @@ class Bundled(NamedTuple):
 
     summary: str
     cases: bool = False
+    after: str = ""
 
 
 def bundled() -> Mapping[str, Bundled]:
@@ -50,11 +52,15 @@ def with_cases(commands: Iterable[str]) -> set[str]:
     return {*commands, *(name for name, row in bundled().items() if row.cases)}
 
 
-def lead(name: str) -> str:
-    """Return what to install for a command that is not here; an empty text if nobody knows."""
+def lead(name: str, typed: str = "") -> str:
+    """Return what to install for a command that is not here; an empty text if nobody knows.
+
+    Args:
+        typed: How it is typed, where that is not its name.
+    """
     from core.plugins.known import Table
 
-    return Catalogue.scan().advice(Table.read().named(COMMAND.group, name), name)
+    return Catalogue.scan().advice(Table.read().named(COMMAND.group, name), typed or name)
 
 
 def cases_of(parser: argparse.ArgumentParser) -> Any:
@@ -62,16 +68,47 @@ def cases_of(parser: argparse.ArgumentParser) -> Any:
     return next((action for action in parser._actions if isinstance(action, argparse._SubParsersAction)), None)
 
 
-def add_cases(command: str, parser: argparse.ArgumentParser) -> None:
-    """Add plugins' cases to a command, if it has cases. A case is imported when it is used."""
+def add_cases(command: str, parser: argparse.ArgumentParser, found: Mapping[str, Entry] | None = None) -> None:
+    """Add plugins' cases to a command, if it has cases: the bundle's at their places. One is imported when it is used.
+
+    Args:
+        found: Plugins' commands by name; default: those that are installed.
+    """
     cases = cases_of(parser)
     if cases is None:
         return
-    for name, entry in sorted(installed().items()):
+    listed = bundled()
+    for name, entry in sorted((installed() if found is None else found).items()):
         case = name.removeprefix(f"{command}-")
         if case != name and case not in cases.choices:
-            child = cases.add_parser(case, help=f"From {entry.owner}.")
-            child.fill_later(partial(fill, entry))
+            row = listed.get(name)
+            child = cases.add_parser(case, help=row.summary if row else f"From {entry.owner}.")
+            child.waits = True
+            child.fill_later(partial(_fill_case, entry))
+    _put_in_order(cases, {name.removeprefix(f"{command}-"): row.after for name, row in listed.items()})
+    if isinstance(parser, CoreParser):
+        parser.lead = lambda case: lead(f"{command}-{case}", f"{command} {case}")
+
+
+def _fill_case(entry: Entry, parser: argparse.ArgumentParser) -> None:
+    """Give a parser the arguments of a case. Raises `PluginError`: CORE-P102, two provide it; or as `fill`."""
+    rivals = [one for one in Catalogue.scan().entries(COMMAND.group) if one.name == entry.name]
+    if len(rivals) > 1:
+        raise duplicate(rivals)
+    fill(entry, parser)
+
+
+def _put_in_order(cases: Any, after: Mapping[str, str]) -> None:
+    """Move cases behind those that they are to follow, in lists and messages."""
+    order = list(cases.choices)
+    for case, before in after.items():
+        if case in order and before in order:
+            order.remove(case)
+            order.insert(order.index(before) + 1, case)
+    parsers = dict(cases.choices)
+    cases.choices.clear()
+    cases.choices.update((name, parsers[name]) for name in order)
+    cases._choices_actions.sort(key=lambda one: order.index(one.dest))
 
 
 def register(name: str, subparsers: Any) -> None:
@@ -87,16 +124,23 @@ def fill(entry: Entry, parser: argparse.ArgumentParser) -> None:
     Raises:
         PluginError: Why it cannot be loaded; CORE-P108, it raised.
     """
-    from core.config.load import load_options
     from core.plugins.drivers import load_descriptors
-    from core.plugins.options import checked_options, given_options
 
     candidates, failures = load_descriptors([entry])
     for failure in failures:
         raise failure.error(f"`core {entry.name}`")
-    descriptor = candidates[0].descriptor
-    given = load_options(Namespace()).options.runtime.plugin_options if descriptor.options else {}
-    put(candidates[0], checked_options(candidates[0], given_options(entry, given)), parser)
+    put(candidates[0], _options(candidates[0]), parser)
+
+
+def _options(candidate: Candidate) -> Mapping[str, Any]:
+    """Return the options of a command; without any, nothing that reads options is imported. Raises `ConfigError`."""
+    if candidate.descriptor.options is None:
+        return {}
+    from core.config.load import load_options
+    from core.plugins.options import checked_options, given_options
+
+    given = load_options(Namespace()).options.runtime.plugin_options
+    return checked_options(candidate, given_options(candidate.entry, given))
 
 
 def put(candidate: Candidate, options: Mapping[str, Any], parser: argparse.ArgumentParser) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import Any
 
-from core.cli.plugged import bundled, fill
+from core.cli.plugged import add_cases, bundled, fill
 from core.config.parser import CoreParser
-from core.plugins.catalog import Catalogue
+from core.plugins.catalog import Catalogue, Entry
 from core.plugins.kinds import COMMAND
 
 
@@ -19,23 +19,26 @@ def whole_parser(catalogue: Catalogue | None = None) -> CoreParser:
     Args:
         catalogue: Where those of the bundle are; default: what is installed.
     """
-    from core.cli.main import BUNDLE_BEFORE, COMMANDS
+    from core.cli.main import BUNDLE_BEFORE, COMMANDS, HAVE_CASES
 
     parser = CoreParser(prog="core")
     subparsers = parser.add_subparsers(parser_class=CoreParser)
+    scanned = Catalogue.scan() if catalogue is None else catalogue
+    found = {entry.name: entry for entry in scanned.entries(COMMAND.group) if entry.name in bundled()}
     for name, (module, _) in COMMANDS.items():
         if name == BUNDLE_BEFORE:
-            _add_bundle(Catalogue.scan() if catalogue is None else catalogue, subparsers)
+            _add_bundle(found, subparsers)
         import_module(module).register(subparsers)
+        if name in HAVE_CASES:
+            add_cases(name, subparsers.choices[name], found)
     for _ in commands(parser):
         pass
     return parser
 
 
-def _add_bundle(catalogue: Catalogue, subparsers: Any) -> None:
-    found = {entry.name: entry for entry in catalogue.entries(COMMAND.group)}
+def _add_bundle(found: Mapping[str, Entry], subparsers: Any) -> None:
     for name, row in bundled().items():
-        if name in found:
+        if name in found and not row.after:
             fill(found[name], subparsers.add_parser(name, help=row.summary))
 
 

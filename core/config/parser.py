@@ -18,6 +18,8 @@ class CoreParser(argparse.ArgumentParser):
         spellings: Further spellings of flags, each with the one that is registered.
         foreign: What makes of flags of other servers words of core's: a function of the words and of core's flags.
         rest: Attribute of the result that gets what follows a word `--`, as it is; empty for none.
+        waits: Whether nothing is in place before `fill`, as with a case that a plugin brings.
+        lead: Says what brings a case that is not here; an empty text if nobody knows.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -25,17 +27,19 @@ class CoreParser(argparse.ArgumentParser):
         self.spellings: dict[str, str] = {}
         self.foreign: Callable[[Sequence[str], Collection[str]], list[str]] | None = None
         self.rest = ""
-        self._late: Callable[[CoreParser], None] | None = None
+        self.waits = False
+        self.lead: Callable[[str], str] | None = None
+        self._late: list[Callable[[CoreParser], None]] = []
 
     def fill_later(self, fill: Callable[[CoreParser], None]) -> None:
         """Have `fill` add further arguments when the parser is used: other commands start faster without."""
-        self._late = fill
+        self._late.append(fill)
 
     def fill(self) -> None:
         """Put the arguments of `fill_later` in place now."""
-        late, self._late = self._late, None
-        if late is not None:
-            late(self)
+        late, self._late, self.waits = self._late, [], False
+        for fill in late:
+            fill(self)
 
     def drop_help(self) -> None:
         """Take argparse's own `--help` away, so that another can stand in its place."""
@@ -69,6 +73,13 @@ class CoreParser(argparse.ArgumentParser):
         if left:
             self._refuse(left[0])
         return found, left
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Say of a case that is not here what brings it, before argparse refuses it."""
+        absent = isinstance(action, argparse._SubParsersAction) and value not in action.choices
+        if absent and self.lead is not None and (hint := self.lead(str(value))):
+            raise ConfigError("CORE-C104", f"{self.prog}: unknown command {value!r}.", hint=hint)
+        super()._check_value(action, value)
 
     def _cut(self, words: list[str] | None) -> tuple[list[str] | None, list[str]]:
         if not self.rest or words is None or "--" not in words:

@@ -13,8 +13,8 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from core.api.installed import FILE_PREFIX
 from core.api.kvspecs import KVSpec
-from core.plugins.catalog import FILE_PREFIX
 from core.plugins.code import code_digest
 from core.plugins.kinds import ATTENTION, EXECUTOR, KERNEL, LOADER, MODEL, PLATFORM, QUANTIZATION
 from core.version import __version__

@@ -6,12 +6,13 @@ import importlib.metadata
 import json
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from core.api.errors import PluginError
+from core.api.installed import FILE_PREFIX, InstalledPlugin
 from core.plugins.kinds import KINDS_GROUP, kind_of
 from core.plugins.known import Known, Table, advice, normalise
 from core.plugins.unchanged import Unchanged
@@ -19,9 +20,6 @@ from core.signals import SignalExit
 from core.suggest import FEW, nearest
 
 log = logging.getLogger(__name__)
-
-FILE_PREFIX = "file:"
-"""Begins the distribution name of a plugin that is a single file."""
 
 FILE_DRIVERS = "__core_drivers__"
 """Attribute of a plugin file that lists its descriptors."""
@@ -31,19 +29,13 @@ LEFT_OUT = "--plugins leaves it out"
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Entry:
-    """One installed entry point and the distribution it comes from."""
+class Entry(InstalledPlugin):
+    """One installed entry point, as core loads it."""
 
-    group: str
-    name: str
-    dist: str
-    version: str
-    value: str
-
-    @property
-    def owner(self) -> str:
-        """The distribution with its version, as messages name it."""
-        return f"{self.dist} {self.version}"
+    @classmethod
+    def of(cls, plugin: InstalledPlugin) -> Entry:
+        """Return the entry of a plugin that came from outside core."""
+        return plugin if isinstance(plugin, cls) else cls(*(getattr(plugin, one.name) for one in fields(plugin)))
 
     def load(self) -> Any:
         """Import the object. Raises whatever the plugin's module raises, but always an `Exception`."""
@@ -177,12 +169,16 @@ class Catalogue:
         found = (entry for entry in self._all if (entry.group, entry.name) == (group, name))
         return next((entry for entry in found if normalise(entry.dist) == normalise(dist)), None)
 
+    def against(self, entry: Entry) -> str:
+        """Return why an installed entry takes no part; an empty text if it may."""
+        if disabling := self._disabling(entry):
+            return f"it is disabled by '{disabling}'"
+        return "" if self._allows(entry) else LEFT_OUT
+
     def refusal(self, entry: Entry, ask: str) -> PluginError:
         """Return why an installed entry, asked for as `ask`, takes no part: CORE-P101."""
-        disabling = self._disabling(entry)
-        reason = f"it is disabled by '{disabling}'" if disabling else LEFT_OUT
         label = kind_of(entry.group).label
-        return PluginError("CORE-P101", f"{label} '{ask}' ({entry.owner}) cannot be used: {reason}.")
+        return PluginError("CORE-P101", f"{label} '{ask}' ({entry.owner}) cannot be used: {self.against(entry)}.")
 
     def _allows(self, entry: Entry) -> bool:
         return self.allowed is None or self.allowed.allows(entry)

@@ -15,7 +15,8 @@ from types import ModuleType
 
 from core.api.descriptors import Descriptor
 from core.api.errors import PluginError
-from core.plugins.catalog import FILE_DRIVERS, FILE_PREFIX, Catalogue, Entry
+from core.api.installed import FILE_PREFIX
+from core.plugins.catalog import FILE_DRIVERS, Catalogue, Entry
 from core.plugins.drivers import describe
 from core.plugins.kinds import HOOKS_GROUP
 from core.plugins.plan import PlannedFile, PluginPlan

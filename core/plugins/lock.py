@@ -11,7 +11,8 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from core.api.errors import PluginError
-from core.plugins.catalog import FILE_PREFIX, Catalogue
+from core.api.installed import FILE_PREFIX
+from core.plugins.catalog import Catalogue
 from core.plugins.code import code_digest, code_digests
 from core.plugins.kinds import kind_of
 from core.plugins.known import normalise
@@ -77,14 +78,6 @@ def lock_of(plan: PluginPlan, model: str) -> Lock:
         plugins=plugins,
         files=plan.files,
     )
-
-
-def write_lock(path: str, lock: Lock) -> None:
-    """Write a lock file. Raises `PluginError` CORE-P311 when it cannot be written."""
-    try:
-        Path(path).write_text(lock.model_dump_json(indent=2) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise PluginError("CORE-P311", f"lock file {path} cannot be written: {error.strerror or error}.") from error
 
 
 def read_lock(path: str) -> Lock:

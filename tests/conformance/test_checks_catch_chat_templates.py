@@ -5,11 +5,11 @@ from __future__ import annotations
 from string import Template
 
 import pytest
+from core_plugin_author import scaffold
 
-from core.plugins import scaffold
 from core_testing.conformance import Level
 
-FOLDER = scaffold.files("core.plugins") / "templates" / "chat_templates"
+FOLDER = scaffold.files("core_plugin_author") / "templates" / "chat_templates"
 WORDS = {"name": "broken", "package": "PKG", "cls": "Broken", "constant": "SPEC", "summary": "s"}
 SLOW = """        end, found = time.thread_time() + chat.seconds, []
         while "{slow}" in self._after{until}:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from string import Template
 
 import pytest
+from core_plugin_author import scaffold
 
-from core.plugins import scaffold
 from core_testing.conformance import Level
 
-FOLDER = scaffold.files("core.plugins") / "templates" / "tool_servers"
+FOLDER = scaffold.files("core_plugin_author") / "templates" / "tool_servers"
 WORDS = {"name": "broken", "package": "PKG", "cls": "Broken", "constant": "SPEC", "summary": "s"}
 
 CASES = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from core.api.offline import OfflineEngine, StepPhase
     from core.cli.host.models import AllModels
     from core.cli.host.options import Flags
+    from core.cli.host.plugins import AllPlugins
     from core.cli.host.processes import AllSignals, Files
     from core.cli.host.servers import AllServers
     from core.cli.host.terminal import Screen
@@ -61,6 +63,13 @@ class Host:
 
         return AllModels()
 
+    @cached_property
+    def plugins(self) -> AllPlugins:
+        """What is installed, and what a start would make of it."""
+        from core.cli.host.plugins import AllPlugins
+
+        return AllPlugins()
+
     @property
     def step_phases(self) -> list[StepPhase]:
         """What an engine can time of its steps."""
@@ -73,3 +82,7 @@ class Host:
         from core.cli.host.engine import opened
 
         return opened(options)
+
+    def in_process(self, function: str) -> list[str]:
+        """Return the words that start a Python process which calls a function with a host of its own."""
+        return [sys.executable, "-P", "-m", "core.cli.host", function]

@@ -55,9 +55,9 @@ class Loaded:
 class Flags:
     """Flags of the options; `OptionFlags`. Parsers are those that core has made."""
 
-    def add(self, parser: argparse.ArgumentParser) -> None:
+    def add(self, parser: argparse.ArgumentParser, *, positional_model: bool = False) -> None:
         """Add the flag of every option, `--config` and `--opt`."""
-        add_option_flags(cast(CoreParser, parser))
+        add_option_flags(cast(CoreParser, parser), positional_model=positional_model)
 
     def add_alone(self, parser: argparse.ArgumentParser, *, positional_model: bool = False) -> None:
         """Add the same for a command that runs a model for itself alone."""
@@ -71,6 +71,10 @@ class Flags:
             add_plugin_flag(parser)
         text = "As for `core serve`; also in the environment and the file."
         add_some_flags(cast(CoreParser, parser), (*paths, *SCOPE), "configuration", text)
+
+    def add_rest(self, parser: argparse.ArgumentParser, dest: str) -> None:
+        """Hand what follows a word `--` over as a list."""
+        cast(CoreParser, parser).keep_rest(dest)
 
     def given(self, args: argparse.Namespace) -> dict[str, str]:
         """Return the flag that brought each option which the command line sets."""

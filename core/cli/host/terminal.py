@@ -11,7 +11,7 @@ from core.suggest import nearest
 from core.terminal.tables import table
 
 if TYPE_CHECKING:
-    from core.terminal.progress import RequestProgress
+    from core.terminal.progress import CountProgress, RequestProgress
 
 
 class Screen:
@@ -51,6 +51,12 @@ class Screen:
         from core.terminal.progress import counted
 
         return counted(what, times)
+
+    def progress(self, what: str, total: int) -> CountProgress:
+        """Return the progress of things that end in any order."""
+        from core.terminal.progress import CountProgress
+
+        return CountProgress(what, total)
 
     def requests(self, total: int, *, steady: bool = True) -> RequestProgress:
         """Return the progress of requests."""

@@ -1,13 +1,16 @@
-"""`core plugins ...`: one module per action. Nothing here is imported from a plugin before an action needs it."""
+"""`core plugins ...`: one module per action; further ones are cases that plugins bring (`core.cli.plugged`).
+
+Nothing here is imported from a plugin before an action needs it.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from core.cli.plugins import api, conformance, doctor, hooks, info, install, listing, lock, new, parse, toggle, why
+from core.cli.plugins import api, hooks, info, install, listing, parse, toggle, verify, why
 from core.config.parser import CoreParser
 
-ACTIONS = (listing, info, why, doctor, new, conformance, install, toggle, lock, parse, api, hooks)
+ACTIONS = (listing, info, why, install, toggle, verify, parse, api, hooks)
 
 
 def register(subparsers: Any) -> None:

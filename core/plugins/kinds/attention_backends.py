@@ -30,6 +30,5 @@ ATTENTION = Kind(
     },
     calls={"refine": ("request", "probe")},
     torch_free=("refine",),
-    template="core.plugins:templates/attention_backends",
     checks=("attention", "rotations", "latents", "picks", "compressed", "features", "encoding", "replays"),
 )

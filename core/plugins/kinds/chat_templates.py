@@ -13,6 +13,5 @@ CHAT_TEMPLATE = Kind(
     help="Who compiles and renders chat templates; auto: the best installed; none.",
     contracts={"impl": Contract("core.api.templates:TemplateEngine")},
     torch_free=("impl",),
-    template="core.plugins:templates/chat_templates",
     checks=("chat_templates",),
 )

@@ -11,6 +11,5 @@ COMMAND = Kind(
     descriptor="core.api.descriptors:CommandSpec",
     contracts={"impl": Contract("core.api.commands:Command", ("core.api.cli:UsesHost",))},
     torch_free=("impl",),
-    template="core.plugins:templates/commands",
     checks=("commands",),
 )

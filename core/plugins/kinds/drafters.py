@@ -15,6 +15,5 @@ DRAFTER = Kind(
     help="Source of draft tokens; none by default.",
     contracts={"impl": Contract("core.api.drafters:Drafter")},
     torch_free=("impl",),
-    template="core.plugins:templates/drafters",
     checks=("drafters",),
 )

@@ -14,6 +14,5 @@ EXECUTOR = Kind(
     needed=True,
     contracts={"impl": Contract("core.api.executors:Executor")},
     torch_free=("impl",),
-    template="core.plugins:templates/executors",
     checks=("executors",),
 )

@@ -11,6 +11,5 @@ FLAG_DIALECT = Kind(
     descriptor="core.api.descriptors:FlagDialectSpec",
     contracts={"impl": Contract("core.api.flags:FlagDialect")},
     torch_free=("impl",),
-    template="core.plugins:templates/flag_dialects",
     checks=("flag_dialects",),
 )

@@ -8,6 +8,5 @@ HOOKS = Kind(
     group="core.plugins",
     label="hook plugin",
     summary="behaviours at moments",
-    template="core.plugins:templates/plugins",
     checks=("hooks",),
 )

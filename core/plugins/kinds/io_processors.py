@@ -13,6 +13,5 @@ IO_PROCESSOR = Kind(
     help="Who turns `data` into prompts and vectors into answers; auto: as the checkpoint says; none.",
     contracts={"impl": Contract("core.api.io_processors:IOProcessor")},
     torch_free=("impl",),
-    template="core.plugins:templates/io_processors",
     checks=("io_processors",),
 )

@@ -14,6 +14,5 @@ KERNEL = Kind(
     many=True,
     calls={"refine": ("request", "probe")},
     names=("reference",),
-    template="core.plugins:templates/kernels",
     checks=("kernels", "products"),
 )

@@ -20,6 +20,5 @@ KV_CONNECTOR = Kind(
         "worker_impl": Contract("core.api.connectors:KVConnectorWorker"),
     },
     torch_free=("impl",),
-    template="core.plugins:templates/kv_connectors",
     checks=("connectors",),
 )

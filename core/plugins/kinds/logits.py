@@ -15,6 +15,5 @@ LOGITS = Kind(
     contracts={"impl": Contract("core.api.logits:LogitsProcessor")},
     calls={"check": ("extra_args",)},
     torch_free=("check",),
-    template="core.plugins:templates/logits",
     checks=("logits",),
 )

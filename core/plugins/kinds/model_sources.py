@@ -19,6 +19,5 @@ SOURCE = Kind(
         )
     },
     torch_free=("impl",),
-    template="core.plugins:templates/model_sources",
     checks=("sources",),
 )

@@ -24,6 +24,5 @@ MODEL = Kind(
     },
     calls={"shape": ("config",)},
     torch_free=("shape",),
-    template="core.plugins:templates/models",
     checks=("models", "encoders"),
 )

@@ -18,6 +18,5 @@ PARTICIPANT = Kind(
         "front_impl": Contract("core.api.participants:FrontParticipant", closed=True),
     },
     torch_free=("impl",),
-    template="core.plugins:templates/participants",
     checks=("participants",),
 )

@@ -18,6 +18,5 @@ PLATFORM = Kind(
     contracts={"impl": Contract("core.api.platform:Platform", closed=True)},
     calls={"probe": (), "environment": ("threads",)},
     torch_free=("probe",),
-    template="core.plugins:templates/platforms",
     checks=("platforms",),
 )

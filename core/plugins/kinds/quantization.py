@@ -18,6 +18,5 @@ QUANTIZATION = Kind(
     contracts={"impl": Contract("core.api.quantization:Format")},
     calls={"refine": ("request", "probe"), "forms_of": ("checkpoint",)},
     torch_free=("refine",),
-    template="core.plugins:templates/quantization",
     checks=("quantization", "updates", "stored_experts", "slices"),
 )

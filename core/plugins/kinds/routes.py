@@ -14,6 +14,5 @@ ROUTE = Kind(
     many=True,
     contracts={"impl": Contract("core.api.routes:RoutePlugin")},
     torch_free=("impl",),
-    template="core.plugins:templates/routes",
     checks=("routes", "route_sockets"),
 )

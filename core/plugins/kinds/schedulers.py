@@ -19,6 +19,5 @@ SCHEDULER = Kind(
         )
     },
     torch_free=("impl",),
-    template="core.plugins:templates/schedulers",
     checks=("schedulers",),
 )

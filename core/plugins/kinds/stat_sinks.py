@@ -14,6 +14,5 @@ STAT_SINK = Kind(
     many=True,
     contracts={"impl": Contract("core.api.sinks:StatSink")},
     torch_free=("impl",),
-    template="core.plugins:templates/stat_sinks",
     checks=("sinks",),
 )

@@ -16,6 +16,5 @@ STRUCTURED_OUTPUT = Kind(
     },
     torch_free=("impl",),
     context="core.api.structured:StructuredContext",
-    template="core.plugins:templates/structured_output",
     checks=("grammars",),
 )

@@ -20,6 +20,5 @@ TOOL_PARSER = Kind(
         )
     },
     torch_free=("impl",),
-    template="core.plugins:templates/tool_parsers",
     checks=("parsers",),
 )

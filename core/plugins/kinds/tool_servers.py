@@ -13,6 +13,5 @@ TOOL_SERVER = Kind(
     help="Who speaks to tool servers, where some are allowed; auto: the one installed; none.",
     contracts={"impl": Contract("core.api.tool_servers:ToolServerClient")},
     torch_free=("impl",),
-    template="core.plugins:templates/tool_servers",
     checks=("tool_servers",),
 )

@@ -14,6 +14,5 @@ LOADER = Kind(
     needed=True,
     contracts={"impl": Contract("core.api.weights:CheckpointReader")},
     torch_free=("impl",),
-    template="core.plugins:templates/weight_loaders",
     checks=("loaders",),
 )

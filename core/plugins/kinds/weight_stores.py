@@ -12,6 +12,5 @@ WEIGHT_STORE = Kind(
     option="weight_store",
     help="Where weights are kept in their packed form for the next start; none by default.",
     contracts={"impl": Contract("core.api.weights:WeightStore")},
-    template="core.plugins:templates/weight_stores",
     checks=("weight_stores",),
 )

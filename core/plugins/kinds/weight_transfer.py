@@ -14,6 +14,5 @@ WEIGHT_TRANSFER = Kind(
     help="Weight-transfer engine; none by default.",
     contracts={"impl": Contract("core.api.weights:WeightReceiver")},
     names=("sender",),
-    template="core.plugins:templates/weight_transfer",
     checks=("transfer",),
 )

@@ -60,10 +60,7 @@ WHY: dict[str, dict[str, str]] = {
         "core/engine/readahead.py": "files that are read ahead, by their endings",
         "core/selection/checkpoints.py": "what to ask for instead of a file that names no architecture",
     },
-    "triton": {
-        "core/cli/env.py": "a package whose version a bug report needs",
-        "core/plugins/doctor/child.py": "a heavy package, whose import the doctor notices",
-    },
+    "triton": {"core/cli/env.py": "a package whose version a bug report needs"},
     "beam": {
         "core/__init__.py": "beam search is the offline interface's own",
         "core/frontend/async_llm.py": "beam search is the offline interface's own",

@@ -10,6 +10,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from core_plugin_author.scaffold import template_groups
 
 from core.api.descriptors import DESCRIPTORS
 from core.api.kinds import Kind
@@ -19,7 +20,6 @@ from core.plugins import kinds
 from core.plugins.definition import faults_of
 from core.plugins.drivers import descriptor_of
 from core.plugins.kinds import HOOKS_GROUP, KINDS, KINDS_GROUP, kind_of
-from core.plugins.scaffold import template_groups
 from core_testing.conformance.table import AREAS, checks_of
 
 ROOT = Path(__file__).parents[3]
@@ -47,7 +47,7 @@ def test_what_a_kind_names_is_there(kind):
     if kind.group not in (HOOKS_GROUP,):
         assert [fault for fault in faults_of(kind) if "checks of the kit" not in fault] == []
     assert kind.checks == AREAS[kind.group] and all("." not in area for area in kind.checks)
-    assert kind.group in template_groups()
+    assert [kind.group] == template_groups([kind])
 
 
 def test_areas_are_named_by_kinds_alone():

@@ -4,10 +4,11 @@ import sys
 import time
 
 import pytest
+from core_plugin_author.doctor.environment import examine_environment
 
 from core.api.errors import PluginError
+from core.cli.host.plugins import AllPlugins, Scope
 from core.plugins.catalog import Catalogue, matches
-from core.plugins.doctor.environment import examine_environment
 
 GROUP = "core.schedulers"
 
@@ -52,7 +53,7 @@ def test_a_distribution_without_a_name_is_left_out_with_a_word(site, caplog, met
         (rest / "METADATA").write_text(metadata)
     assert [entry.name for entry in site.catalogue().entries(GROUP)] == ["a"]
     assert "CORE-P131" in caplog.text and str(rest) in caplog.text
-    assert [one.code for one in examine_environment([])].count("CORE-P131") == 1
+    assert [one.code for one in examine_environment(AllPlugins(), Scope(Catalogue([])), [])].count("CORE-P131") == 1
 
 
 def test_equal_entries_of_a_list_count_once(entry):

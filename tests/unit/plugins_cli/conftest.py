@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from core.cli import plugged
 from core.cli.main import main
 from core.plugins.catalog import Catalogue
 
@@ -156,8 +157,8 @@ class Site:
         return path
 
     def only(self):
-        """Let every command see nothing but what was installed here."""
-        scan = Catalogue.scan
+        """Let every command see nothing but what was installed here; which commands there are does not change."""
+        scan, commands = Catalogue.scan, plugged.installed()
 
         def limited(cls, disabled=()):
             everything = scan()
@@ -165,6 +166,7 @@ class Site:
             return Catalogue([entry for entry in entries if entry.dist in self.dists], disabled)
 
         self._monkeypatch.setattr(Catalogue, "scan", classmethod(limited))
+        self._monkeypatch.setattr(plugged, "installed", lambda: commands)
 
 
 @pytest.fixture(autouse=True)

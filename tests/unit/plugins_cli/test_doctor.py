@@ -10,8 +10,7 @@ import threading
 from pathlib import Path
 
 import pytest
-
-from core.plugins.doctor.finding import Finding, joined
+from core_plugin_author.doctor.finding import Finding, joined
 
 HOOK = "from core.api import hookimpl\n"
 
@@ -358,7 +357,7 @@ def before(core, *words):
 def test_a_sound_plugin_that_has_not_changed_is_not_examined_again(site, core, monkeypatch):
     World(site, NOTED)
     assert before(core, "sound") == (0, 0, ["CORE-P124"])
-    monkeypatch.setattr("core.plugins.doctor.host.subprocess.run", None)  # would fail
+    monkeypatch.setattr("core_plugin_author.doctor.parent.subprocess.run", None)  # would fail
     assert before(core, "sound") == (0, 1, ["CORE-P124"])
     _, out, _ = core("plugins", "doctor", "sound")
     assert out.splitlines()[-1] == (
@@ -421,8 +420,8 @@ def test_what_may_change_unseen_is_always_examined(site, core, kind):
 
 
 def test_a_finding_is_printed_while_other_plugins_are_examined(site, core, monkeypatch):
-    from core.cli.plugins.doctor import _Told
-    from core.plugins.doctor import host
+    from core_plugin_author.doctor import parent
+    from core_plugin_author.doctor.command import _Told
 
     told, real = threading.Event(), _Told.add
 
@@ -431,12 +430,12 @@ def test_a_finding_is_printed_while_other_plugins_are_examined(site, core, monke
         if findings:
             told.set()
 
-    def examine(entry, file, timeout):
+    def examine(host, entry, file, timeout):
         cause = "in time" if entry.dist == "first" or told.wait(10) else "too late"
         return [Finding.of(entry, "error", "CORE-P103", cause)], False
 
     monkeypatch.setattr(_Told, "add", add)
-    monkeypatch.setattr(host, "_examine", examine)
+    monkeypatch.setattr(parent, "_examine", examine)
     site.policy("first")
     site.policy("second", name="lifo")
     site.only()

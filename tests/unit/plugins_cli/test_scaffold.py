@@ -10,12 +10,13 @@ import tomllib
 
 import pytest
 import trove_classifiers
+from core_plugin_author.scaffold import scaffold, template_groups
 
 from core.api.descriptors import DESCRIPTORS
 from core.plugins.catalog import Catalogue
 from core.plugins.drivers import load_descriptors, load_impl
 from core.plugins.hooks import Hooks
-from core.plugins.scaffold import scaffold, template_groups
+from core.plugins.kinds import KINDS
 
 GROUPS = [*DESCRIPTORS, "core.plugins"]
 TORCH_FREE = [
@@ -46,14 +47,14 @@ def projects(site, tmp_path):
     """Every kind's scaffold, built and installed."""
     made = {}
     for group in GROUPS:
-        made[group] = scaffold(group, name_of(group), tmp_path / "projects")
+        made[group] = scaffold(KINDS[group], name_of(group), tmp_path / "projects")
         site.build(made[group].folder)
     site.only()
     return made
 
 
 def test_every_kind_has_a_template():
-    assert sorted(template_groups()) == sorted(GROUPS)
+    assert sorted(template_groups(KINDS.values())) == sorted(GROUPS)
 
 
 def test_every_scaffold_is_found_and_loads(projects):
@@ -95,7 +96,7 @@ def test_their_own_tests_pass(projects, site):
 
 def test_every_line_is_filled_in_and_clean(tmp_path):
     for group in GROUPS:
-        made = scaffold(group, "acme", tmp_path / group)
+        made = scaffold(KINDS[group], "acme", tmp_path / group)
         for text in ((made.folder / path).read_text() for path in made.written):
             assert not re.search(r"\$[{a-z]", text)
     for words in (["check", "--select", "E,F,W,B,UP,C4,RET", "--ignore", "B905"], ["format", "--check"]):
@@ -107,7 +108,7 @@ def test_every_line_is_filled_in_and_clean(tmp_path):
 
 
 def test_a_project_is_classified_and_has_a_place_for_the_authors_addresses(tmp_path):
-    text = (scaffold("core.schedulers", "acme", tmp_path).folder / "pyproject.toml").read_text()
+    text = (scaffold(KINDS["core.schedulers"], "acme", tmp_path).folder / "pyproject.toml").read_text()
     project = tomllib.loads(text)["project"]
     assert "urls" not in project  # core's would be wrong, and nobody has theirs yet
     assert '# [project.urls]\n# Homepage = "https://example.com/core-plugin-acme"\n' in text

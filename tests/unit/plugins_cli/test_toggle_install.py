@@ -169,6 +169,6 @@ def test_the_conformance_kit_is_pytest_with_a_flag(core, monkeypatch):
 
 
 def test_the_conformance_kit_is_a_distribution_of_its_own(core, monkeypatch):
-    monkeypatch.setattr("core.cli.plugins.conformance.find_spec", lambda name: None)
+    monkeypatch.setattr("core_plugin_author.kit.find_spec", lambda name: None)
     status, _, err = core("plugins", "test", "hermes")
     assert status == 1 and "CORE-P322" in err and "pip install core-testing" in err

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from core_plugin_author.scaffold import scaffold
+
 from core.api.kinds import Kind
 from core.plugins.defined import read_kinds
 from core.plugins.definition import faults_of
-from core.plugins.scaffold import scaffold
 from core_testing.conformance.outcome import Failed, Level, NotApplicable, checks, require
 from core_testing.conformance.subject import Subject
 
@@ -23,7 +24,7 @@ def templates_can_be_filled_in(subject: Subject) -> None:
     if not kind.template:
         raise NotApplicable("it has no templates")
     try:
-        made = scaffold(kind.group, "kit-sample", subject.folder())
+        made = scaffold(kind, "kit-sample", subject.folder())
         for path in made.written:
             if path.endswith(".py"):
                 compile((made.folder / path).read_text(encoding="utf-8"), path, "exec")

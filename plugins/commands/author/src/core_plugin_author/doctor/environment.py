@@ -6,64 +6,55 @@ import importlib.metadata
 import re
 import sys
 import tomllib
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from importlib.metadata import Distribution
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
-import core
-from core.api.errors import PluginError
-from core.plugins.catalog import Entry, duplicate, entries_of, other_entries_of, project_of
-from core.plugins.doctor.finding import Finding
-from core.plugins.kinds import every_kind
-from core.plugins.known import normalise
+from packaging.utils import canonicalize_name
+
+import core.api as api
+from core.api import InstalledPlugin, InstalledPlugins, PluginDistribution, PluginError, PluginScope
+from core_plugin_author.doctor.finding import Finding
 
 Points = dict[tuple[str, str], str]
 """`(group, name) -> object reference`."""
 
 
-def examine_environment(entries: Sequence[Entry], *, all_distributions: bool = True) -> list[Finding]:
+def examine_environment(
+    plugins: InstalledPlugins,
+    scope: PluginScope,
+    entries: Sequence[InstalledPlugin],
+    *,
+    all_distributions: bool = True,
+) -> list[Finding]:
     """Return findings on `entries` and, with `all_distributions`, on the environment as a whole."""
-    findings = [*_duplicates(entries)]
-    dists, unreadable = _distributions(None if all_distributions else {entry.dist for entry in entries})
-    for name, found in dists.items():
-        findings += [*_installed_twice(name, found), *_stale(found[0])]
+    findings = [*_duplicates(scope, entries)]
+    found = list(plugins.distributions())
+    wanted = None if all_distributions else {canonicalize_name(entry.dist) for entry in entries}
+    for name, dists in _named(found, wanted).items():
+        findings += [*_installed_twice(name, dists), *_stale(dists[0])]
     if all_distributions:
+        unreadable = [one.error for one in found if one.error is not None]
         findings += [Finding("error", one.code, one.message.rstrip("."), one.hint) for one in unreadable]
-        findings += [*_shadowed(), *_undefined()]
+        findings += [*_shadowed(found), *_undefined(found, plugins.kinds())]
     return findings
 
 
-def _distributions(names: set[str] | None) -> tuple[dict[str, list[Distribution]], list[PluginError]]:
-    """Return plugin distributions in the order of `sys.path`, and why some cannot be read.
-
-    Editable ones are among them even without entry points.
-    """
-    wanted = None if names is None else {normalise(name) for name in names}
-    found: dict[str, list[Distribution]] = defaultdict(list)
-    unreadable = []
-    for dist in importlib.metadata.distributions():
-        try:
-            if not entries_of(dist) and project_of(dist) is None:
-                continue
-        except PluginError as error:
-            unreadable.append(error)
-            continue
-        name = normalise(str(dist.metadata["Name"]))
-        if wanted is None or name in wanted:
-            found[name].append(dist)
-    return found, unreadable
+def _named(found: Iterable[PluginDistribution], wanted: Collection[str] | None) -> dict[str, list[PluginDistribution]]:
+    """Return plugin distributions by name, each in the order of `sys.path`; editable ones also without entry points."""
+    named: dict[str, list[PluginDistribution]] = defaultdict(list)
+    for one in found:
+        name = canonicalize_name(one.name)
+        if (one.plugins or one.project) and (wanted is None or name in wanted):
+            named[name].append(one)
+    return named
 
 
-def _undefined() -> Iterator[Finding]:
+def _undefined(found: Iterable[PluginDistribution], known: Collection[str]) -> Iterator[Finding]:
     """Yield entry points that are meant for core, of kinds that nothing here defines."""
-    known = every_kind()
-    for dist in importlib.metadata.distributions():
-        try:
-            others = [entry for entry in other_entries_of(dist) if "." in entry.group and entry.group not in known]
-            meant = others and (entries_of(dist) or any(_is_core(text) for text in dist.requires or ()))
-        except PluginError:
-            continue  # told above
+    for one in found:
+        others = [entry for entry in one.others if entry.group not in known]
+        meant = one.plugins or any(_is_core(text) for text in one.requires)
         for entry in others if meant else ():
             cause = f"nothing installed defines the kind {entry.group}, so the plugin is never used"
             remedy = f"Install the plugin that defines it, or uninstall {entry.dist}."
@@ -74,19 +65,18 @@ def _is_core(requirement: str) -> bool:
     return re.match(r"core(?![\w.-])", requirement) is not None
 
 
-def _duplicates(entries: Iterable[Entry]) -> Iterator[Finding]:
-    owners: dict[tuple[str, str], list[Entry]] = defaultdict(list)
-    for entry in entries:
-        owners[entry.group, entry.name].append(entry)
-    for (group, name), found in owners.items():
-        if len(found) > 1:
-            error = duplicate(found)
+def _duplicates(scope: PluginScope, entries: Iterable[InstalledPlugin]) -> Iterator[Finding]:
+    owners = Counter((entry.group, entry.name) for entry in entries)
+    for group, name in (key for key, count in owners.items() if count > 1):
+        try:
+            scope.find(group, name)
+        except PluginError as error:
             plugin = f"{group.removeprefix('core.')}:{name}"
             yield Finding("error", error.code, error.message.rstrip("."), error.hint, plugin)
 
 
-def _installed_twice(name: str, dists: Sequence[Distribution]) -> Iterator[Finding]:
-    places = list(dict.fromkeys(str(Path(str(dist.locate_file(""))).resolve()) for dist in dists))
+def _installed_twice(name: str, dists: Sequence[PluginDistribution]) -> Iterator[Finding]:
+    places = list(dict.fromkeys(str(dist.place.resolve()) for dist in dists))
     if len(places) > 1:
         versions = ", ".join(f"{dist.version} in {place}" for dist, place in zip(dists, places))
         cause = f"it is installed {len(places)} times: {versions}; the first one counts"
@@ -94,13 +84,12 @@ def _installed_twice(name: str, dists: Sequence[Distribution]) -> Iterator[Findi
         yield Finding("warning", "CORE-P128", cause, remedy, dist=name, version=dists[0].version)
 
 
-def _stale(dist: Distribution) -> Iterator[Finding]:
+def _stale(dist: PluginDistribution) -> Iterator[Finding]:
     """Hold the entry points of an editable distribution against those its source has now."""
-    project = project_of(dist)
-    declared = None if project is None else _declared(project / "pyproject.toml")
+    declared = None if dist.project is None else _declared(dist.project / "pyproject.toml")
     if declared is None:
         return
-    installed: Points = {(entry.group, entry.name): entry.value for entry in entries_of(dist)}
+    installed: Points = {(entry.group, entry.name): entry.value for entry in dist.plugins}
     changed = [key for key in sorted(declared.keys() | installed.keys()) if declared.get(key) != installed.get(key)]
     if changed:
         texts = "; ".join(
@@ -108,15 +97,9 @@ def _stale(dist: Distribution) -> Iterator[Finding]:
             f"{installed.get((group, name), 'missing')} as installed"
             for group, name in changed
         )
-        remedy = f"Install it again: pip install --no-deps -e {project}"
-        yield Finding(
-            "warning",
-            "CORE-P121",
-            f"its entry points are stale: {texts}",
-            remedy,
-            dist=str(dist.metadata["Name"]),
-            version=dist.version,
-        )
+        remedy = f"Install it again: pip install --no-deps -e {dist.project}"
+        cause = f"its entry points are stale: {texts}"
+        yield Finding("warning", "CORE-P121", cause, remedy, dist=dist.name, version=dist.version)
 
 
 def _declared(pyproject: Path) -> Points | None:
@@ -136,9 +119,9 @@ def _declared(pyproject: Path) -> Points | None:
         return None
 
 
-def _shadowed() -> Iterator[Finding]:
+def _shadowed(found: Iterable[PluginDistribution]) -> Iterator[Finding]:
     """Find another package `core` that takes, or could take, the place of this one."""
-    here = Path(str(core.__file__)).resolve().parent
+    here = Path(str(api.__file__)).resolve().parents[1]
     try:
         dist = importlib.metadata.distribution("core")
     except importlib.metadata.PackageNotFoundError:
@@ -147,7 +130,9 @@ def _shadowed() -> Iterator[Finding]:
             "warning", "CORE-P125", f"core runs from {here}, but no distribution of that name is installed", remedy
         )
         return
-    recorded = (project_of(dist) or Path(str(dist.locate_file("")))).resolve() / "core"
+    place = Path(str(dist.locate_file("")))
+    project = next((one.project for one in found if (one.name, one.place) == ("core", place)), None)
+    recorded = (project or place).resolve() / "core"
     if recorded != here:
         cause = f"core was imported from {here}, but the installed distribution {dist.version} is at {recorded}"
         yield Finding("error", "CORE-P125", cause, "Start from another folder, or mend PYTHONPATH.", dist="core")

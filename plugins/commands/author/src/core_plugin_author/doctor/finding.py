@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from core.plugins.catalog import Entry
+from core.api import InstalledPlugin
 
 Level = Literal["error", "warning", "note"]
 LEVELS: tuple[Level, ...] = ("error", "warning", "note")
@@ -32,10 +32,9 @@ class Finding:
     version: str = ""
 
     @staticmethod
-    def of(entry: Entry, level: Level, code: str, cause: str, remedy: str = "") -> Finding:
+    def of(plugin: InstalledPlugin, level: Level, code: str, cause: str, remedy: str = "") -> Finding:
         """Return a finding on a plugin."""
-        plugin = f"{entry.group.removeprefix('core.')}:{entry.name}"
-        return Finding(level, code, cause, remedy, plugin, entry.dist, entry.version)
+        return Finding(level, code, cause, remedy, plugin.title, plugin.dist, plugin.version)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""

@@ -13,13 +13,14 @@ from typing import NamedTuple
 
 from pydantic import ValidationError
 
-from core.api.record import EMPTY
-from core.plugins.catalog import FILE_PREFIX, Entry
-from core.plugins.doctor.finding import Finding, Level
-from core.plugins.doctor.messages import Fault, Job, Report
-from core.plugins.doctor.remembered import Remembered
-from core.plugins.drivers import MODULE_ABSENT
-from core.plugins.kinds import HOOKS_GROUP, KINDS_GROUP, every_kind
+from core.api import FILE_PREFIX, CommandHost, InstalledPlugin, PluginFault
+from core_plugin_author.doctor.finding import Finding, Level
+from core_plugin_author.doctor.messages import Job, Report
+from core_plugin_author.doctor.remembered import Remembered
+
+HOOKS_GROUP, KINDS_GROUP = "core.plugins", "core.kinds"
+MODULE_ABSENT = "CORE-P111"
+"""Code of a plugin for a library that is not here."""
 
 MANIFEST_MS = 20.0
 """What a manifest may take, over the import of `core.api`."""
@@ -35,15 +36,16 @@ class Result(NamedTuple):
         before: It was found on an earlier day and holds still; nothing was imported.
     """
 
-    entry: Entry
+    entry: InstalledPlugin
     findings: list[Finding]
     before: bool = False
 
 
 def examine(
-    entries: Sequence[Entry],
+    host: CommandHost,
+    entries: Sequence[InstalledPlugin],
     *,
-    files: Mapping[str, str] = EMPTY,
+    files: Mapping[str, str],
     timeout: float = 60.0,
     jobs: int | None = None,
     remembered: Remembered | None = None,
@@ -65,7 +67,7 @@ def examine(
             yield Result(entry, known, before=True)
     pool = ThreadPoolExecutor(jobs or min(4, os.cpu_count() or 1))
     try:
-        running = {pool.submit(_examine, entry, files.get(entry.dist), timeout): entry for entry in rest}
+        running = {pool.submit(_examine, host, entry, files.get(entry.dist), timeout): entry for entry in rest}
         for future in as_completed(running):
             entry, (findings, lasting) = running[future], future.result()
             if remembered and lasting:
@@ -75,12 +77,14 @@ def examine(
         pool.shutdown(cancel_futures=True)
 
 
-def examine_files(paths: Sequence[str], *, timeout: float = 60.0) -> tuple[list[Entry], list[Finding]]:
+def examine_files(
+    host: CommandHost, paths: Sequence[str], *, timeout: float = 60.0
+) -> tuple[list[InstalledPlugin], list[Finding]]:
     """Execute plugin files, each in a process of its own; return what they offer and what is wrong with them."""
-    entries: list[Entry] = []
+    entries: list[InstalledPlugin] = []
     findings: list[Finding] = []
     for path in paths:
-        outcome = _run(Job(path=_import_path(), file=path), timeout)
+        outcome = _run(host, Job(path=_import_path(), file=path), timeout)
         if isinstance(outcome, Report):
             entries += outcome.offered
             findings += [_of_file(path, one.code, one.reason, one.hint) for one in outcome.faults]
@@ -93,18 +97,18 @@ def _of_file(path: str, code: str, cause: str, remedy: str) -> Finding:
     return Finding("error", code, cause, remedy, dist=f"{FILE_PREFIX}{Path(path).stem}")
 
 
-def _examine(entry: Entry, file: str | None, timeout: float) -> tuple[list[Finding], bool]:
+def _examine(host: CommandHost, entry: InstalledPlugin, file: str | None, timeout: float) -> tuple[list[Finding], bool]:
     """Return the findings, and whether they hold until the code of the plugin's distribution changes."""
-    if entry.group not in every_kind() and entry.group != KINDS_GROUP:
+    if entry.group not in host.plugins.kinds() and entry.group != KINDS_GROUP:
         cause = f"this core does not know the kind {entry.group}, so the plugin is never used"
         return [Finding.of(entry, "note", "CORE-P127", cause, f"Upgrade core, or uninstall {entry.dist}.")], False
-    outcome = _run(Job(path=_import_path(), entry=entry, file=file), timeout)
+    outcome = _run(host, Job(path=_import_path(), entry=entry, file=file), timeout)
     if isinstance(outcome, str):
         remedy = f"Import {entry.value.partition(':')[0]} by hand to see where; disable it until then."
         return [Finding.of(entry, "error", "CORE-P126", outcome, remedy)], False
     findings = list(_findings(entry, outcome))
     if entry.group != HOOKS_GROUP and file is None:
-        findings += _manifest_findings(entry, outcome, timeout)
+        findings += _manifest_findings(host, entry, outcome, timeout)
     return findings, file is None and not outcome.elsewhere
 
 
@@ -113,9 +117,9 @@ def _import_path() -> list[str]:
     return [folder for folder in sys.path if folder]
 
 
-def _run(job: Job, timeout: float) -> Report | str:
+def _run(host: CommandHost, job: Job, timeout: float) -> Report | str:
     """Run the child and return its report, or how it ended without one."""
-    command = [sys.executable, "-P", "-m", "core.plugins.doctor.child"]
+    command = [*host.in_process("core_plugin_author.doctor.child:main")]
     try:
         done = subprocess.run(
             command, input=job.model_dump_json().encode() + b"\n", capture_output=True, timeout=timeout, check=False
@@ -129,7 +133,7 @@ def _run(job: Job, timeout: float) -> Report | str:
         return f"importing it ended the process with status {done.returncode}{f': {last}' if last else ''}"
 
 
-def _findings(entry: Entry, report: Report) -> Iterator[Finding]:
+def _findings(entry: InstalledPlugin, report: Report) -> Iterator[Finding]:
     for fault in report.faults:
         yield _fault(entry, report, fault)
     for told in report.told:
@@ -140,7 +144,7 @@ def _findings(entry: Entry, report: Report) -> Iterator[Finding]:
         yield Finding.of(entry, "note", "CORE-P124", f"deprecated: {text}", remedy)
 
 
-def _fault(entry: Entry, report: Report, fault: Fault) -> Finding:
+def _fault(entry: InstalledPlugin, report: Report, fault: PluginFault) -> Finding:
     if library := _LIBRARY.search(fault.reason):
         remedy = f"Install the system package that has {library[1]}, or add its folder to LD_LIBRARY_PATH."
         return Finding.of(entry, "error", "CORE-P120", f"system library missing: {fault.reason}", remedy)
@@ -152,7 +156,7 @@ def _fault(entry: Entry, report: Report, fault: Fault) -> Finding:
     return Finding.of(entry, "error", fault.code, fault.reason, fault.hint or _remedy(entry, fault.code))
 
 
-def _remedy(entry: Entry, code: str) -> str:
+def _remedy(entry: InstalledPlugin, code: str) -> str:
     remedies = {
         "CORE-P103": f"Reinstall {entry.dist} with its dependencies; until then: core plugins disable {entry.dist}.",
         "CORE-P106": f"Make both names the same in {entry.dist}, or tell its authors.",
@@ -161,7 +165,7 @@ def _remedy(entry: Entry, code: str) -> str:
     return remedies.get(code, f"Tell the authors of {entry.dist}.")
 
 
-def _manifest_findings(entry: Entry, report: Report, timeout: float) -> Iterator[Finding]:
+def _manifest_findings(host: CommandHost, entry: InstalledPlugin, report: Report, timeout: float) -> Iterator[Finding]:
     if report.heavy:
         cause = f"its manifest imports {', '.join(report.heavy)}, which every command then pays for"
         yield Finding.of(
@@ -171,12 +175,12 @@ def _manifest_findings(entry: Entry, report: Report, timeout: float) -> Iterator
             cause,
             "Keep the descriptor apart from the implementation and the options, and import there.",
         )
-    elif report.milliseconds > MANIFEST_MS and (took := _again(entry, report, timeout)) > MANIFEST_MS:
+    elif report.milliseconds > MANIFEST_MS and (took := _again(host, entry, report, timeout)) > MANIFEST_MS:
         cause = f"importing its manifest takes {took:.0f} ms; {MANIFEST_MS:.0f} ms are allowed"
         yield Finding.of(entry, "warning", "CORE-P122", cause, "Import in the manifest nothing but core.api.")
 
 
-def _again(entry: Entry, first: Report, timeout: float) -> float:
+def _again(host: CommandHost, entry: InstalledPlugin, first: Report, timeout: float) -> float:
     """Measure once more: a busy machine must not make a plugin look slow."""
-    second = _run(Job(path=_import_path(), entry=entry), timeout)
+    second = _run(host, Job(path=_import_path(), entry=entry), timeout)
     return first.milliseconds if isinstance(second, str) else min(first.milliseconds, second.milliseconds)

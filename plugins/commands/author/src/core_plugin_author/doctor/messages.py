@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel
 
-from core.api.patches import Finding
-from core.plugins.catalog import Entry
+from core.api import Finding, InstalledPlugin, PluginFault
 
 
 class Job(BaseModel):
@@ -17,24 +16,15 @@ class Job(BaseModel):
     """
 
     path: list[str]
-    entry: Entry | None = None
+    entry: InstalledPlugin | None = None
     file: str | None = None
-
-
-class Fault(BaseModel):
-    """Why something did not load, with the code that the start would give."""
-
-    code: str
-    reason: str
-    hint: str = ""
 
 
 class Report(BaseModel):
     """What importing a plugin showed.
 
     Attributes:
-        found: Type of the object that the entry point names; empty when it could not be imported.
-        descriptor: Whether that is a descriptor (of whatever kind).
+        descriptor: Whether the entry point names a descriptor (of whatever kind).
         milliseconds: Processor time of importing the manifest, `core.api` being imported already.
         heavy: Libraries that a manifest should not need, and this one imported.
         deprecations: Deprecated uses in the plugin's own files, as `text (file:line)`.
@@ -44,12 +34,11 @@ class Report(BaseModel):
         offered: What a plugin file offers.
     """
 
-    found: str = ""
     descriptor: bool = False
     milliseconds: float = 0.0
     heavy: list[str] = []
     deprecations: list[str] = []
     told: list[Finding] = []
-    faults: list[Fault] = []
+    faults: list[PluginFault] = []
     elsewhere: bool = False
-    offered: list[Entry] = []
+    offered: list[InstalledPlugin] = []

@@ -1,4 +1,4 @@
-"""The doctor's child process: `python -P -m core.plugins.doctor.child`. Imports a plugin or runs a plugin file.
+"""The doctor's child process (`CommandHost.in_process`). Imports a plugin or runs a plugin file.
 
 Standard input brings a `Job`, standard output takes one `Report`; what the plugin prints goes to standard error. The
 manifest comes before anything that a manifest should not need, so that what it imports is seen, and paid, by itself.
@@ -12,7 +12,10 @@ import sys
 import time
 import warnings
 from importlib import import_module
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from core.api import CommandHost
 
 HEAVY = ("torch", "triton", "transformers", "numpy", "pydantic")
 
@@ -24,8 +27,8 @@ class Glance(NamedTuple):
     heavy: tuple[str, ...] = ()
 
 
-def main() -> int:
-    """Do the job."""
+def main(host: CommandHost) -> int:
+    """Do the job, and return the exit status."""
     job = json.loads(sys.stdin.buffer.readline())
     channel = os.dup(1)
     os.dup2(2, 1)
@@ -34,9 +37,9 @@ def main() -> int:
         warnings.simplefilter("always")
         glance = Glance() if job["file"] or not job["entry"] else look(job["entry"]["value"])
         # Only now: it brings pydantic.
-        from core.plugins.doctor.examination import examine
+        from core_plugin_author.doctor.examination import examine
 
-        text = examine(job, glance, caught).model_dump_json()
+        text = examine(host.plugins, job, glance, caught).model_dump_json()
     with os.fdopen(channel, "wb") as out:
         out.write(text.encode())
     return 0
@@ -54,7 +57,3 @@ def look(value: str) -> Glance:
         return Glance()  # the examination meets the same failure and words it as a start would
     took = (time.process_time() - began) * 1000
     return Glance(took, tuple(name for name in HEAVY if name in set(sys.modules) - before))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -20,35 +20,39 @@ from pathlib import Path
 from typing import Any
 
 from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
 
-from core.api.errors import PluginError
-from core.plugins.catalog import Entry
-from core.plugins.code import code_digest
-from core.plugins.doctor.finding import Finding
-from core.plugins.kinds import HOOKS_GROUP, KINDS, PLATFORM
-from core.plugins.known import normalise
+from core.api import InstalledPlugin, InstalledPlugins, PluginError
+from core_plugin_author.doctor.finding import Finding
 
 log = logging.getLogger(__name__)
+
+_LOOK_AT_THE_MACHINE = ("core.plugins", "core.platforms")
+"""Groups of plugins that are examined each time."""
 
 
 class Remembered:
     """Findings on sound plugins, in a file of this environment.
 
     Args:
+        installed: What tells the code of a distribution, and the kinds.
         path: The file; one that is missing or damaged is empty.
         plugins: All distributions of plugins: the code of those that a plugin requires counts.
         fresh: Whether everything is to be examined again.
     """
 
-    def __init__(self, path: Path, plugins: Collection[str], *, fresh: bool = False) -> None:
+    def __init__(
+        self, installed: InstalledPlugins, path: Path, plugins: Collection[str], *, fresh: bool = False
+    ) -> None:
+        self._installed = installed
         self._path = path
         self._fresh = fresh
-        self._plugins = {normalise(name) for name in plugins}
+        self._plugins = {_plain(name) for name in plugins}
         self._digests: dict[str, str | None] = {}
         self._environment = _environment()
         self._known = _read(path)
 
-    def findings(self, entry: Entry) -> list[Finding] | None:
+    def findings(self, entry: InstalledPlugin) -> list[Finding] | None:
         """Return what was found on a plugin that nothing has changed for; None to examine it."""
         if self._fresh:
             return None
@@ -60,7 +64,7 @@ class Remembered:
             pass
         return None
 
-    def keep(self, entry: Entry, findings: Sequence[Finding]) -> None:
+    def keep(self, entry: InstalledPlugin, findings: Sequence[Finding]) -> None:
         """Remember a plugin, or forget it if it is not sound."""
         key = self._key(entry)
         if key is None or any(finding.level != "note" for finding in findings):
@@ -79,9 +83,10 @@ class Remembered:
         except OSError as error:
             log.debug("what the doctor found is not kept: %s", error)
 
-    def _key(self, entry: Entry) -> str | None:
+    def _key(self, entry: InstalledPlugin) -> str | None:
         """Return a digest of what the findings depend on; None if that cannot be told."""
-        if entry.group in (HOOKS_GROUP, PLATFORM.group) or entry.group not in KINDS:
+        own = entry.group.startswith("core.") and entry.group in self._installed.kinds()
+        if entry.group in _LOOK_AT_THE_MACHINE or not own:
             return None
         code = [self._digest(name) for name in self._of(entry.dist)]
         if None in code:
@@ -91,15 +96,15 @@ class Remembered:
     def _of(self, dist: str) -> list[str]:
         """Return a distribution, core, and the plugin distributions that it requires."""
         try:
-            required = {normalise(Requirement(text).name) for text in metadata.requires(dist) or ()}
+            required = {_plain(Requirement(text).name) for text in metadata.requires(dist) or ()}
         except (metadata.PackageNotFoundError, InvalidRequirement):
             required = set()
-        return sorted({normalise(dist), "core", *(required & self._plugins)})
+        return sorted({_plain(dist), "core", *(required & self._plugins)})
 
     def _digest(self, name: str) -> str | None:
         if name not in self._digests:
             try:
-                self._digests[name] = code_digest(name)
+                self._digests[name] = self._installed.code_digest(name)
             except PluginError:
                 self._digests[name] = None
         return self._digests[name]
@@ -111,14 +116,19 @@ def remembered_file() -> Path:
     return base / "core" / "doctor" / f"{_hashed([sys.prefix])[:16]}.json"
 
 
+def _plain(name: str) -> str:
+    """Return the name of a distribution in its comparable form."""
+    return str(canonicalize_name(name))
+
+
 def _environment() -> str:
     """Return a digest of Python, the import path, and the version of every distribution."""
     versions = sorted(f"{dist.metadata['Name']} {dist.version}" for dist in metadata.distributions())
     return _hashed([sys.version, [folder for folder in sys.path if folder], versions])
 
 
-def _name(entry: Entry) -> str:
-    return f"{entry.group}:{entry.name}@{normalise(entry.dist)}"
+def _name(entry: InstalledPlugin) -> str:
+    return f"{entry.group}:{entry.name}@{_plain(entry.dist)}"
 
 
 def _hashed(facts: Any) -> str:

@@ -1,19 +1,23 @@
-"""Scaffolds: a complete distribution for a plugin of any kind, from the templates beside this file."""
+"""Scaffolds: a complete distribution for a plugin of any kind, from templates.
+
+Those of a kind that a plugin defines are where the kind says (`Kind.template`). Those of core's kinds are beside this
+file, in the folder that is called like the kind's group.
+"""
 
 from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from string import Template
 
-from core.api.errors import PluginError
-from core.api.kinds import Kind
-from core.plugins.kinds import every_kind, kind_of
+from core.api import Kind, PluginError
 
+_OWN = "core_plugin_author:templates"
 _NAME = re.compile(r"[a-z][a-z0-9]*([_-][a-z0-9]+)*")
 _SUFFIX = ".tmpl"
 _COMMON = "common"
@@ -35,8 +39,8 @@ class Scaffold:
     use: str
 
 
-def scaffold(group: str, name: str, directory: str | Path) -> Scaffold:
-    """Write the project `core-plugin-NAME` for a plugin of `group` into `directory`.
+def scaffold(kind: Kind, name: str, directory: str | Path) -> Scaffold:
+    """Write the project `core-plugin-NAME` for a plugin of a kind into `directory`.
 
     Raises:
         PluginError: CORE-P321, the name is not allowed, there is no template, or the folder exists or cannot be made.
@@ -44,17 +48,17 @@ def scaffold(group: str, name: str, directory: str | Path) -> Scaffold:
     if not _NAME.fullmatch(name):
         hint = "Use small letters, digits, and single - or _ between them."
         raise PluginError("CORE-P321", f"'{name}' cannot be a plugin's name.", hint=hint)
-    source = _templates(kind_of(group))
+    source = _templates(kind)
     if source is None:
-        raise PluginError("CORE-P321", f"there is no template for {kind_of(group).label} ({group}).")
+        raise PluginError("CORE-P321", f"there is no template for {kind.label} ({kind.group}).")
     about = tomllib.loads((source / "about.toml").read_text(encoding="utf-8"))
-    words = _words(group, name, about)
+    words = _words(kind, name, about)
     folder = Path(directory) / words["dist"]
     if folder.exists():
         raise PluginError("CORE-P321", f"{folder} exists already; nothing was written.", hint="Take another name.")
     try:
         written = [
-            *_write(files("core.plugins") / "templates" / _COMMON, folder, words),
+            *_write(_folder(f"{_OWN}/{_COMMON}"), folder, words),
             *_write(source, folder, words),
         ]
     except OSError as error:
@@ -62,19 +66,26 @@ def scaffold(group: str, name: str, directory: str | Path) -> Scaffold:
     return Scaffold(folder, words["dist"], tuple(sorted(written)), words["use"])
 
 
-def template_groups() -> list[str]:
-    """Return the groups that have a template, in the order of the kinds."""
-    return [group for group, kind in every_kind().items() if _templates(kind) is not None]
+def template_groups(kinds: Iterable[Kind]) -> list[str]:
+    """Return the groups of the kinds that have a template, in their order."""
+    return [kind.group for kind in kinds if _templates(kind) is not None]
 
 
 def _templates(kind: Kind) -> Traversable | None:
     """Return the folder of a kind's templates, or None."""
-    package, _, folder = kind.template.partition(":")
-    found = files(package) / folder if package else None
+    own = kind.group.startswith("core.")
+    where = f"{_OWN}/{kind.group.removeprefix('core.')}" if own else kind.template
+    found = _folder(where) if where else None
     return found if found is not None and found.is_dir() else None
 
 
-def _words(group: str, name: str, about: dict[str, str | list[str]]) -> dict[str, str]:
+def _folder(where: str) -> Traversable:
+    """Return a folder that is written as `package:folder`."""
+    package, _, folder = where.partition(":")
+    return files(package) / folder
+
+
+def _words(kind: Kind, name: str, about: dict[str, str | list[str]]) -> dict[str, str]:
     """Return what the templates' placeholders stand for."""
     plain = name.replace("-", "_")
     words = {
@@ -84,10 +95,10 @@ def _words(group: str, name: str, about: dict[str, str | list[str]]) -> dict[str
         "dist": f"core-plugin-{name.replace('_', '-')}",
         "constant": plain.upper(),
         "cls": "".join(part.capitalize() for part in plain.split("_")),
-        "group": group,
-        "kind": kind_of(group).label,
+        "group": kind.group,
+        "kind": kind.label,
         "dependencies": "".join(f'\n    "{one}",' for one in about.get("dependencies", [])),
-        "value": "hooks" if group == "core.plugins" else f"manifest:{plain.upper()}",
+        "value": "hooks" if kind.group == "core.plugins" else f"manifest:{plain.upper()}",
     }
     for key in ("summary", "use", "about"):
         words[key] = Template(str(about[key])).substitute(words).strip()
