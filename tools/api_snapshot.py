@@ -24,6 +24,7 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from core.api.record import Record
+from core.plugins.kinds import KINDS
 
 SNAPSHOT = Path(__file__).parents[1] / "tests" / "api" / "snapshot.json"
 COMMAND = "python tools/api_snapshot.py --update"
@@ -63,8 +64,8 @@ def differences(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
 
 
 def _versions() -> Iterator[tuple[str, str]]:
-    for group, version in importlib.import_module("core.api").versions().items():
-        yield f"API {group}", f"{version.api} {version.tier}"
+    for group, kind in KINDS.items():
+        yield f"API {group}", f"{kind.api} {kind.tier}"
 
 
 def _modules(package: str) -> Iterator[Any]:

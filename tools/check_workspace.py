@@ -17,11 +17,11 @@ from typing import Any
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from core.api import API_VERSIONS
+from core.plugins.kinds import KINDS
 
 _ROOT = Path(__file__).resolve().parent.parent
 _HOOKS = "core.plugins"
-_GROUPS = {*API_VERSIONS, _HOOKS, "pytest11"}
+_GROUPS = {*KINDS, "pytest11"}
 _LIBRARIES = frozenset({"core-testing", "core-tokenizers"})
 """Distributions that are no plugins, and named for what they do: people who write plugins depend on them."""
 
@@ -106,7 +106,7 @@ def check_names(root: Path, one: Distribution, *, shared: bool = False) -> list[
     for group, entry, value in one.entry_points:
         if group not in _GROUPS:
             problems.append(f"{where}: entry-point group {group!r} is not one of core's.")
-        elif group in API_VERSIONS and value.partition(":")[0] != f"{one.package}.manifest":
+        elif group in KINDS and group != _HOOKS and value.partition(":")[0] != f"{one.package}.manifest":
             problems.append(f"{where}: {group}:{entry} points to {value!r}, not into {one.package}.manifest.")
     return problems
 

@@ -12,7 +12,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 # At once, because the function has the name of its module.
-from core.api.versions import ApiVersion, accepts, versions
 
 if TYPE_CHECKING:
     from core.api.attention import (
@@ -253,7 +252,6 @@ if TYPE_CHECKING:
     )
     from core.api.uploads import RouteForm, UploadedFile
     from core.api.verdict import ProbeResult, Verdict
-    from core.api.versions import API_VERSIONS
     from core.api.weights import (
         CheckpointInfo,
         CheckpointReader,
@@ -360,7 +358,6 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
         "verdict": "ProbeResult Verdict",
         "wire": "encode_message MessageDecoder",
         "uploads": "RouteForm UploadedFile",
-        "versions": "API_VERSIONS",
         "weights": (
             "CheckpointInfo CheckpointReader KeptWeights ModelFiles ModelSource WeightManifest WeightReceiver "
             "WeightStore WeightTensor"
@@ -433,12 +430,10 @@ __all__ = [
     "Fit",
     "Kind",
     "load_chosen",
-    "API_VERSIONS",
     "Access",
     "AdmissionPolicy",
     "AfterLoad",
     "AllowedTokens",
-    "ApiVersion",
     "AttentionBackend",
     "AttentionContext",
     "AttentionLayer",
@@ -642,7 +637,6 @@ __all__ = [
     "WorkerParticipant",
     "WorkerSetup",
     "WrappedProduct",
-    "accepts",
     "check_grammar_nesting",
     "config_architecture",
     "config_dtype",
@@ -660,7 +654,6 @@ __all__ = [
     "rope_config",
     "token_bytes",
     "token_table",
-    "versions",
     "BatchInputs",
     "State",
     "StateMemory",

@@ -31,7 +31,7 @@ class Descriptor(Record):
     Attributes:
         name: Equals the entry-point name.
         impl: Dotted path `package.module:Attribute` of the implementation.
-        api: The API integer of this kind that the plugin was written for (`core.api.versions`).
+        api: The API integer of this kind that the plugin was written for (`core plugins api` lists them).
         summary: One line for listings.
         band: Coarse rank in automatic selection; see `Band`.
         priority: Tie-breaker inside a band, 0-100.

@@ -20,7 +20,6 @@ from core.api.deprecation import Renamed
 from core.api.errors import PluginError
 from core.api.patches import ConfigPatch, Finding, Problem, Waiver
 from core.api.requests import Reject, RequestDraft, RequestPatch
-from core.api.versions import HOOKS_API as HOOKS_API
 from core.plugins.catalog import Entry
 from core.plugins.drivers import LoadFailure, describe, guarded, raised, typed
 from core.signals import SignalExit

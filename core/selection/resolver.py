@@ -23,10 +23,11 @@ from core.api.weights import CheckpointReader
 from core.config.resolved import FITTING, EngineConfig, Options
 from core.plugins.catalog import Catalogue, Entry, answers
 from core.plugins.drivers import Candidate, guarded, load_descriptors, load_impl, typed
-from core.plugins.hooks import HOOKS_API, Hooks
+from core.plugins.hooks import Hooks
 from core.plugins.kinds import (
     DRAFTER,
     EXECUTOR,
+    HOOKS,
     HOOKS_GROUP,
     KV_CONNECTOR,
     LOGITS,
@@ -323,7 +324,7 @@ class Resolver:
         self._warn(*unused_options(given, active, self.catalogue), code="CORE-C112")
         return PluginPlan(
             drivers=tuple(_planned(one, checked_options(one, given_options(one.entry, given))) for one in drivers),
-            hooks=tuple(_entered(entry, HOOKS_API, self.hooks.options(entry)) for entry in self.hooks.entries),
+            hooks=tuple(_entered(entry, HOOKS.api, self.hooks.options(entry)) for entry in self.hooks.entries),
             files=tuple(self.files),
         )
 

@@ -11,8 +11,8 @@ from typing import Protocol
 import pytest
 from pydantic import BaseModel
 
-from core.api import DESCRIPTORS, versions
-from core.api.versions import API_VERSIONS, STABLE, accepts
+from core.api import DESCRIPTORS
+from core.plugins.kinds import KINDS
 
 ROOT = Path(__file__).parents[2]
 
@@ -84,9 +84,6 @@ def test_every_kind_of_change_is_seen_and_readable(tool):
     assert tool.differences(old, old) == []
 
 
-def test_versions_are_a_table_of_every_kind():
-    table = versions()
-    assert set(table) == {*API_VERSIONS, "core.plugins"} == {*DESCRIPTORS, "core.plugins"}
-    assert {group for group, version in table.items() if version.tier == "stable"} == STABLE
-    assert len(STABLE) == 7
-    assert all(accepts(group, version.api) for group, version in table.items() if group in API_VERSIONS)
+def test_every_kind_of_core_has_a_descriptor_and_seven_are_stable():
+    assert set(KINDS) == {*DESCRIPTORS, "core.plugins"}
+    assert len([kind for kind in KINDS.values() if kind.tier == "stable"]) == 7

@@ -14,13 +14,13 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from core.api.errors import EngineError
 from core.api.shapes import ModelShape
-from core.api.versions import API_VERSIONS
 from core.api.weights import CheckpointInfo, ModelFiles
 from core.config.resolved import EngineConfig, Options
 from core.engine.messages import Abort, Add, Call, CallResult, Finished, Logprobs, Outputs, Ready, Started, Stats
 from core.frontend.async_llm import AsyncLLM
 from core.frontend.llm import LLM
 from core.plugins.catalog import Catalogue
+from core.plugins.kinds import KINDS
 from core.plugins.plan import PlannedPlugin, PluginPlan
 from core_tokenizers.fast import FastTokenizer
 
@@ -52,7 +52,7 @@ def template_engine() -> PlannedPlugin:
     """Return the engine of chat templates as plans have it."""
     (entry,) = Catalogue.scan().entries("core.chat_templates")
     fields = {key: getattr(entry, key) for key in ("group", "name", "value", "dist", "version")}
-    return PlannedPlugin(**fields, api=API_VERSIONS[entry.group])
+    return PlannedPlugin(**fields, api=KINDS[entry.group].api)
 
 
 def make_resolution(tokenizer, *, max_model_len: int = 64, generation: dict | None = None, **sections):

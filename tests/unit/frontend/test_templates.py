@@ -157,13 +157,13 @@ def test_the_plan_names_the_plugin(tiny_plan):
 @pytest.fixture
 def tiny_plan():
     """Return a maker of configurations whose plan has this model plugin."""
-    from core.api.versions import API_VERSIONS
     from core.plugins.catalog import Catalogue
+    from core.plugins.kinds import KINDS
     from core.plugins.plan import PlannedPlugin, PluginPlan
 
     def make(name):
         entry = next(one for one in Catalogue.scan().entries("core.models") if one.name == name)
         fields = {key: getattr(entry, key) for key in ("group", "name", "value", "dist", "version")}
-        return SimpleNamespace(plan=PluginPlan(drivers=(PlannedPlugin(**fields, api=API_VERSIONS[entry.group]),)))
+        return SimpleNamespace(plan=PluginPlan(drivers=(PlannedPlugin(**fields, api=KINDS[entry.group].api),)))
 
     return make

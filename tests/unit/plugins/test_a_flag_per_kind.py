@@ -8,7 +8,6 @@ import pytest
 
 from core.api.descriptors import DESCRIPTORS
 from core.api.errors import CoreError
-from core.api.versions import API_VERSIONS
 from core.config.fields import fields_by_path
 from core.config.flags import add_option_flags
 from core.config.load import load_options
@@ -51,7 +50,7 @@ def world(site):
             for name in names:
                 constant = f"{kind.__name__}_{name}".upper()
                 requires = ", requires=('no-such-thing>=3',)" if name == "unfit" else ""
-                impl, api = IMPLEMENTATIONS.get(group, "world.impl:Nothing"), API_VERSIONS[group]
+                impl, api = IMPLEMENTATIONS.get(group, "world.impl:Nothing"), KINDS[group].api
                 common = f"name={name!r}, impl={impl!r}, api={api}, summary=''"
                 lines.append(f"{constant} = {kind.__name__}({common}{requires}, {FIELDS.get(group, '')})")
                 points.setdefault(group, {})[name] = f"{dist}_manifest:{constant}"

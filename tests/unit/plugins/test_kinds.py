@@ -14,7 +14,6 @@ from core_plugin_author.scaffold import template_groups
 
 from core.api.descriptors import DESCRIPTORS
 from core.api.kinds import Kind
-from core.api.versions import API_VERSIONS, HOOKS_API, STABLE, accepts, oldest, versions
 from core.config.resolved import SelectOptions
 from core.plugins import kinds
 from core.plugins.definition import faults_of
@@ -72,13 +71,9 @@ def test_no_option_of_a_kind_is_left_over():
 
 
 @of_every_kind
-def test_integers_and_tiers_are_the_kinds(kind):
-    assert versions()[kind.group] == (kind.api, kind.tier)
-    assert (
-        oldest(kind.group) == kind.first_api and accepts(kind.group, kind.api) and not accepts(kind.group, kind.api + 1)
-    )
-    integer = HOOKS_API if kind.group == HOOKS_GROUP else API_VERSIONS[kind.group]
-    assert integer == kind.api and (kind.group in STABLE) == (kind.tier == "stable")
+def test_a_kind_accepts_its_own_integer_and_no_later_one(kind):
+    assert kind.accepts(kind.api) and kind.accepts(kind.first_api)
+    assert not kind.accepts(kind.api + 1) and not kind.accepts(kind.first_api - 1)
 
 
 @of_every_kind
@@ -98,4 +93,4 @@ def test_an_integer_window_is_the_one_before_or_what_the_kind_says():
 def test_a_definition_imports_neither_descriptors_nor_protocols():
     code = "import sys; from core.api import Contract, Kind; print(sorted(n for n in sys.modules if n[:5] == 'core.'))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "['core.api', 'core.api.kinds', 'core.api.versions', 'core.version']"
+    assert done.stdout.strip() == "['core.api', 'core.api.kinds']"

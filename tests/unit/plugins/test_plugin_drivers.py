@@ -7,9 +7,9 @@ import pytest
 
 from core.api.descriptors import SchedulerPolicySpec
 from core.api.errors import PluginError
-from core.api.versions import API_VERSIONS
 from core.plugins.catalog import Catalogue
 from core.plugins.drivers import Candidate, _manager, describe, guarded, instantiate, load_descriptors, load_impl, unmet
+from core.plugins.kinds import KINDS
 from core.signals import SignalExit
 
 GROUP = "core.schedulers"
@@ -59,8 +59,8 @@ def test_descriptors_are_loaded_and_implementations_are_not(site):
         ("A = 'a string'", "CORE-P106", "acme_mod:A is a str, not a SchedulerPolicySpec"),
         (manifest().replace("SchedulerPolicySpec", "ExecutorSpec"), "CORE-P106", "is a ExecutorSpec"),
         (manifest(name="b"), "CORE-P106", "its descriptor is named 'b'"),
-        (manifest(api=API_VERSIONS[GROUP] + 1), "CORE-P104", "needs scheduling policy API 2; this core offers 1"),
-        (manifest(api=API_VERSIONS[GROUP] - 2), "CORE-P104", "needs scheduling policy API -1"),
+        (manifest(api=KINDS[GROUP].api + 1), "CORE-P104", "needs scheduling policy API 2; this core offers 1"),
+        (manifest(api=KINDS[GROUP].api - 2), "CORE-P104", "needs scheduling policy API -1"),
         (
             manifest(requires=("no-such-library>=2",)),
             "CORE-P105",

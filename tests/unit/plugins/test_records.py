@@ -143,14 +143,9 @@ def test_every_public_name_is_there_and_comes_from_its_module():
         assert getattr(api, name) is not None
     assert set(api.__all__) <= set(dir(api))
     listed = {name for names in api._NAMES.values() for name in names.split()}
-    assert listed | {"API_VERSIONS", "ApiVersion", "accepts", "versions"} == set(api.__all__)
+    assert listed == set(api.__all__)
     with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
         _ = api.Nothing
-
-
-def test_the_function_versions_is_not_hidden_by_its_module():
-    code = "import core.api.versions; from core.api import versions; print(callable(versions))"
-    assert in_a_fresh_interpreter(code) == ["True"]
 
 
 @pytest.mark.parametrize(

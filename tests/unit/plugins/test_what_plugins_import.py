@@ -44,10 +44,6 @@ def test_a_plugin_imports_the_public_interface_alone(project):
     assert bool(others) == (project in MORE), f"{project} imports {sorted(others)}"
 
 
-KINDS = "core.plugins.kinds"
-"""The table of core's kinds, of which `core.api.versions` makes that of the API integers when it is asked."""
-
-
 def test_the_public_interface_imports_nothing_else_of_core_not_even_for_types():
     found = {
         f"{file.name}: {name}"
@@ -55,4 +51,4 @@ def test_the_public_interface_imports_nothing_else_of_core_not_even_for_types():
         for name in modules_of(file)
         if name.startswith("core.") and not name.startswith("core.api")
     }
-    assert found == {f"versions.py: {KINDS}", "deprecation.py: core.version"}
+    assert found == {"deprecation.py: core.version"}
