@@ -103,11 +103,9 @@ if TYPE_CHECKING:
     from core.api.installed import (
         FILE_PREFIX,
         InstalledPlugin,
-        InstalledPlugins,
         PluginCheck,
         PluginDistribution,
         PluginFault,
-        PluginScope,
     )
     from core.api.io_processors import IOContext, IOOutput, IOProcessor, IOPrompts, IORequest
     from core.api.kept import KeptModel, LocalModels
@@ -150,6 +148,7 @@ if TYPE_CHECKING:
     )
     from core.api.patches import ConfigPatch, Finding, Problem, Waiver
     from core.api.platform import Done, MemorySnapshot, Pending, Platform, Queue, Stream, Uploads
+    from core.api.plugins import InstalledPlugins, PluginScope
     from core.api.pooling import MAX_PROMPTS, DataRequest, Pooled, Pooler, PoolRequest, ScoreRequest, VectorRequest
     from core.api.products import Product, ProductPlace, WrappedProduct
     from core.api.quantization import Format, LayerSite, QuantContext, QuantRequest
@@ -300,9 +299,7 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
         "folders": "clear_left PrivateFolder",
         "forms": "Part PLAIN Stored WeightForm",
         "hooks": "hookimpl",
-        "installed": (
-            "FILE_PREFIX InstalledPlugin InstalledPlugins PluginCheck PluginDistribution PluginFault PluginScope"
-        ),
+        "installed": "FILE_PREFIX InstalledPlugin PluginCheck PluginDistribution PluginFault",
         "io_processors": "IOContext IOOutput IOProcessor IOPrompts IORequest",
         "kept": "KeptModel LocalModels",
         "kernels": "DimRule KernelRequest OPS",
@@ -323,6 +320,7 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
         ),
         "patches": "ConfigPatch Finding Problem Waiver",
         "platform": "Done MemorySnapshot Pending Platform Queue Stream Uploads",
+        "plugins": "InstalledPlugins PluginScope",
         "pooling": "DataRequest MAX_PROMPTS Pooled Pooler PoolRequest ScoreRequest VectorRequest",
         "products": "Product ProductPlace WrappedProduct",
         "quantization": "Format LayerSite QuantContext QuantRequest",

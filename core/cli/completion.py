@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from core import logs
+from core.cli.commands import command_of, parser_for
+from core.cli.completers import Completer, listed
 from core.cli.tree import commands
 from core.plugins.kinds import every_kind, kind_chosen_by
 
@@ -21,8 +23,6 @@ _COMPINIT = "(( $+functions[compdef] )) || { autoload -U compinit && compinit }\
 
 _TAKE_PLUGINS = frozenset(f"plugins {name}" for name in ("info", "enable", "disable", "uninstall"))
 _TAKE_KINDS = ("plugins list",)
-
-Completer = Callable[..., Iterable[str]]
 
 
 def register(subparsers: Any) -> None:
@@ -59,8 +59,6 @@ def answer() -> None:
     """
     from argcomplete.finders import CompletionFinder
     from argcomplete.lexers import split_line
-
-    from core.cli.main import command_of, parser_for
 
     line = os.environ.get("COMP_LINE", "")
     words = split_line(line, int(os.environ.get("COMP_POINT", len(line))))[3]
@@ -100,24 +98,6 @@ def _choices(path: str, name: str) -> Iterable[str]:
 
     field = fields_by_path().get(name)
     return field.choices if field else ()
-
-
-def listed(group: str | None) -> Completer:
-    """Return a completer of a plugin's name, the last of those that a comma separates."""
-
-    def complete(prefix: str, **_: Any) -> list[str]:
-        head, comma = prefix.rpartition(",")[:2]
-        return [head + comma + name for name in plugin_names(group)]
-
-    return complete
-
-
-def plugin_names(group: str | None) -> list[str]:
-    """Return the installed plugins of a group, or of any (None); from metadata alone."""
-    from core.plugins.catalog import Catalogue
-
-    catalogue = Catalogue.scan()
-    return sorted({entry.name for entry in (catalogue.usable() if group is None else catalogue.entries(group))})
 
 
 def _models(prefix: str, **_: Any) -> list[str]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import Any
 
+from core.cli.commands import BUNDLE_BEFORE, COMMANDS, HAVE_CASES
 from core.cli.plugged import add_cases, bundled, fill
 from core.config.parser import CoreParser
 from core.plugins.catalog import Catalogue, Entry
@@ -19,8 +20,6 @@ def whole_parser(catalogue: Catalogue | None = None) -> CoreParser:
     Args:
         catalogue: Where those of the bundle are; default: what is installed.
     """
-    from core.cli.main import BUNDLE_BEFORE, COMMANDS, HAVE_CASES
-
     parser = CoreParser(prog="core")
     subparsers = parser.add_subparsers(parser_class=CoreParser)
     scanned = Catalogue.scan() if catalogue is None else catalogue

@@ -78,7 +78,7 @@ class AllPlugins:
 
     def complete(self, prefix: str, **_: Any) -> list[str]:
         """Return the names of usable plugins."""
-        from core.cli.completion import listed
+        from core.cli.completers import listed
 
         return [*listed(None)(prefix)]
 

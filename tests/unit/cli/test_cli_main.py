@@ -11,8 +11,9 @@ import pytest
 
 from core import __version__
 from core.api.errors import ConfigError, EngineError, RequestError
-from core.cli import main as cli
-from core.cli.main import COMMANDS, main
+from core.cli import commands
+from core.cli.commands import COMMANDS
+from core.cli.main import main
 from core.cli.plugged import bundled, cases_of, fill
 from core.config.parser import CoreParser
 from core.plugins.catalog import Catalogue
@@ -175,7 +176,7 @@ def test_a_closed_pipe_is_no_error():
 def test_common_flags_may_stand_anywhere(capsys):
     for argv in (["--log-level", "error", "config", "show"], ["config", "--log-level", "error", "show"]):
         assert main(argv) == 0
-    assert cli.command_of(["--log-format", "json", "config"]) == "config"
+    assert commands.command_of(["--log-format", "json", "config"]) == "config"
     capsys.readouterr()
 
 

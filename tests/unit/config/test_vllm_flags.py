@@ -12,7 +12,8 @@ from core_plugin_vllm_flags.table import TABLE
 from core_plugin_vllm_flags.translation import by_name, find, translate
 
 from core.api.errors import ConfigError
-from core.cli.main import add_common, main
+from core.cli.commands import add_common
+from core.cli.main import main
 from core.config.fields import ALIASES, fields_by_path
 from core.config.flags import add_option_flags
 from core.config.load import AUTO, WITH_UNITS, load_options

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from core.api.errors import CoreError, PluginError
-from core.cli.completion import plugin_names
+from core.cli.completers import plugin_names
 from core.config.fields import fields_by_path, option_fields
 from core.config.flags import add_option_flags, to_argv
 from core.config.load import load_options

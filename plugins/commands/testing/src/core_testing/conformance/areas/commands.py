@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from core.api.commands import Command
-from core.cli.main import COMMANDS, HAVE_CASES, parser_for
+from core.cli.commands import COMMANDS, HAVE_CASES, parser_for
 from core.cli.plugged import bind, bundled, cases_of, fill, installed, with_cases
 from core.cli.tree import commands
 from core.config.parser import CoreParser

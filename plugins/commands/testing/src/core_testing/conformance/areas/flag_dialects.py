@@ -7,7 +7,7 @@ from typing import Any
 
 from core.api.errors import ConfigError
 from core.api.flags import FlagDialect
-from core.cli.main import add_common
+from core.cli.commands import add_common
 from core.config.fields import core_fields
 from core.config.flags import add_option_flags
 from core.config.parser import CoreParser
