@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from core.version import __version__
 
 if TYPE_CHECKING:
+    from core.api.pooled import PoolingParams
     from core.api.sampling_params import SamplingParams
     from core.frontend.async_llm import AsyncLLM
     from core.frontend.beams.search import BeamSearchParams
     from core.frontend.llm import LLM
-    from core.frontend.pooling.results import PoolingParams
     from core.frontend.results import CompletionOutput, RequestOutput
 
 _LAZY = {
@@ -23,7 +23,7 @@ _LAZY = {
     "BeamSearchParams": "core.frontend.beams.search",
     "CompletionOutput": "core.frontend.results",
     "LLM": "core.frontend.llm",
-    "PoolingParams": "core.frontend.pooling.results",
+    "PoolingParams": "core.api.pooled",
     "RequestOutput": "core.frontend.results",
     "SamplingParams": "core.api.sampling_params",
 }

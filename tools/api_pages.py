@@ -64,6 +64,7 @@ PAGES = (
     _page("structured_output", "Structured output", "structured", "CompiledGrammar GrammarMatcher PortableGrammar"),
     _page("drafters", "Drafters", "drafters"),
     _page("participants", "Participants", "participants", "StagedRequest"),
+    _page("tasks", "Tasks", "tasks runners fronts", "WorkerTask TaskRunner TaskFront TaskPrompt"),
     _page("executors", "Executors", "executors steps"),
     _page("schedulers", "Scheduling policies", "schedulers"),
     _page("logits", "Logits processors", "logits"),
@@ -90,10 +91,10 @@ RESULTS = MappingProxyType(
         "core.frontend.conversation": "Conversation",
         "core.frontend.request": "GenerationRequest",
         "core.frontend.results": "Logprob",
-        "core.frontend.pooling.calls": "Prompts",
-        "core.frontend.pooling.results": (
+        "core.frontend.tasks.calls": "Prompts",
+        "core.api.pooled": (
             "PoolingRequestOutput PoolingOutput EmbeddingOutput ClassificationOutput ScoringOutput "
-            "EmbeddingRequestOutput ClassificationRequestOutput ScoringRequestOutput"
+            "EmbeddingRequestOutput ClassificationRequestOutput ScoringRequestOutput DataAnswer"
         ),
         "core.api.grammars": "Grammar Thinking",
         "core.api.repetition": "RepetitionDetection",

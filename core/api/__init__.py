@@ -82,6 +82,7 @@ if TYPE_CHECKING:
         SchedulerPolicySpec,
         StatSinkSpec,
         StructuredOutputSpec,
+        TaskSpec,
         TemplateEngineSpec,
         ToolParserSpec,
         ToolServerSpec,
@@ -98,6 +99,7 @@ if TYPE_CHECKING:
     from core.api.flags import FlagDialect
     from core.api.folders import PrivateFolder, clear_left
     from core.api.forms import PLAIN, Part, Stored, WeightForm
+    from core.api.fronts import AskDriven, TaskFront, TaskFrontSetup, TaskInputs, TaskPrompt, Work
     from core.api.given_options import GivenOptions
     from core.api.hooks import hookimpl
     from core.api.installed import (
@@ -149,7 +151,16 @@ if TYPE_CHECKING:
     from core.api.patches import ConfigPatch, Finding, Problem, Waiver
     from core.api.platform import Done, MemorySnapshot, Pending, Platform, Queue, Stream, Uploads
     from core.api.plugins import InstalledPlugins, PluginScope
-    from core.api.pooling import MAX_PROMPTS, DataRequest, Pooled, Pooler, PoolRequest, ScoreRequest, VectorRequest
+    from core.api.pooling import (
+        MAX_PROMPTS,
+        DataRequest,
+        Pooled,
+        Pooler,
+        PoolingFront,
+        PoolRequest,
+        ScoreRequest,
+        VectorRequest,
+    )
     from core.api.products import Product, ProductPlace, WrappedProduct
     from core.api.quantization import Format, LayerSite, QuantContext, QuantRequest
     from core.api.ranks import Ranks
@@ -164,6 +175,7 @@ if TYPE_CHECKING:
         RouteRequest,
         RouteResponse,
     )
+    from core.api.runners import Enqueued, ModelHeads, RunnerSetup, TaskRunner, Timer, WorkerTask
     from core.api.sampling import SamplingField, SamplingView
     from core.api.sampling_table import SAMPLING_FIELDS
     from core.api.schedulers import AdmissionPolicy, ChunkPolicy, RequestView, SchedulerPolicy, SchedulerState
@@ -195,7 +207,7 @@ if TYPE_CHECKING:
         Usage,
         error_object,
     )
-    from core.api.shapes import ModelShape, PoolingShape, WeightShape, features_of
+    from core.api.shapes import ModelShape, PoolingDense, PoolingShape, WeightShape, features_of
     from core.api.sinks import EngineStats, FinishedRequest, StatSink
     from core.api.sockets import RouteSocket
     from core.api.sources import Access, KeepsModels, ReachesOut, RemovesModels, StoredModel
@@ -221,6 +233,17 @@ if TYPE_CHECKING:
         check_grammar_nesting,
         grammar_choices,
         grammar_json,
+    )
+    from core.api.tasks import (
+        SettledStep,
+        StepLimits,
+        Task,
+        TaskChoice,
+        TaskFacts,
+        TaskRequest,
+        TaskSettler,
+        TaskSetup,
+        check_length,
     )
     from core.api.templates import (
         ChatTemplate,
@@ -262,7 +285,7 @@ if TYPE_CHECKING:
         WeightStore,
         WeightTensor,
     )
-    from core.api.wire import MessageDecoder, encode_message
+    from core.api.wire import MessageDecoder, encode_message, restored
 
 _NAMES: Mapping[str, str] = types.MappingProxyType(
     {
@@ -285,7 +308,7 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
             "AttentionRequest AttentionSpec CommandSpec Descriptor DESCRIPTORS DrafterSpec ExecutorSpec "
             "FlagDialectSpec IOProcessorSpec KernelSpec KVConnectorSpec LogitsSpec ModelSourceSpec ModelSpec "
             "ParticipantSpec PlatformSpec QuantSpec RouteSpec SchedulerPolicySpec StatSinkSpec StructuredOutputSpec "
-            "TemplateEngineSpec "
+            "TaskSpec TemplateEngineSpec "
             "ToolParserSpec ToolServerSpec WeightLoaderSpec WeightStoreSpec WeightTransferSpec"
         ),
         "drafters": "Drafter DrafterContext",
@@ -298,6 +321,7 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
         "given_options": "GivenOptions",
         "folders": "clear_left PrivateFolder",
         "forms": "Part PLAIN Stored WeightForm",
+        "fronts": "AskDriven TaskFront TaskFrontSetup TaskInputs TaskPrompt Work",
         "hooks": "hookimpl",
         "installed": "FILE_PREFIX InstalledPlugin PluginCheck PluginDistribution PluginFault",
         "io_processors": "IOContext IOOutput IOProcessor IOPrompts IORequest",
@@ -321,13 +345,14 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
         "patches": "ConfigPatch Finding Problem Waiver",
         "platform": "Done MemorySnapshot Pending Platform Queue Stream Uploads",
         "plugins": "InstalledPlugins PluginScope",
-        "pooling": "DataRequest MAX_PROMPTS Pooled Pooler PoolRequest ScoreRequest VectorRequest",
+        "pooling": "DataRequest MAX_PROMPTS Pooled Pooler PoolingFront PoolRequest ScoreRequest VectorRequest",
         "products": "Product ProductPlace WrappedProduct",
         "quantization": "Format LayerSite QuantContext QuantRequest",
         "ranks": "Ranks",
         "requests": "MAX_USER Caller Reject RequestDraft RequestPatch key_id",
         "rotary": "rope_config RopeConfig",
         "routes": "MAX_PARTS EngineClient GeneratedText RoutePlugin RouteRegistry RouteRequest RouteResponse",
+        "runners": "Enqueued ModelHeads RunnerSetup TaskRunner Timer WorkerTask",
         "sampling": "SamplingField SamplingView",
         "sampling_table": "SAMPLING_FIELDS",
         "schedulers": "AdmissionPolicy ChunkPolicy RequestView SchedulerPolicy SchedulerState",
@@ -336,7 +361,7 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
             "Answer AnswerRequest ChatRequest Delta Dialect Finish Job Outlet Prompt Reply TextRequest Timings "
             "TokenScore ToolChoice Usage error_object"
         ),
-        "shapes": "features_of ModelShape PoolingShape WeightShape",
+        "shapes": "features_of ModelShape PoolingDense PoolingShape WeightShape",
         "sinks": "EngineStats FinishedRequest StatSink",
         "sockets": "RouteSocket",
         "sources": "Access KeepsModels ReachesOut RemovesModels StoredModel",
@@ -346,6 +371,7 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
             "check_grammar_nesting CompiledGrammar grammar_choices grammar_json GRAMMAR_KINDS GrammarMatcher "
             "LoadsGrammars PortableGrammar StructuredContext StructuredOutputBackend"
         ),
+        "tasks": ("check_length SettledStep StepLimits Task TaskChoice TaskFacts TaskRequest TaskSettler TaskSetup"),
         "templates": "ChatTemplate RenderTimeoutError TemplateContext TemplateEngine TemplateInput",
         "terminal": "CountedProgress RequestProgress Terminal",
         "tokenizer": ("FittedText token_bytes token_table Tokenizer TokenizerExtras TokenStream"),
@@ -354,7 +380,7 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
             "ToolSession ToolSessions"
         ),
         "verdict": "ProbeResult Verdict",
-        "wire": "encode_message MessageDecoder",
+        "wire": "encode_message MessageDecoder restored",
         "uploads": "RouteForm UploadedFile",
         "weights": (
             "CheckpointInfo CheckpointReader KeptWeights ModelFiles ModelSource WeightManifest WeightReceiver "
@@ -523,6 +549,7 @@ __all__ = [
     "MemorySnapshot",
     "Model",
     "ModelFiles",
+    "ModelHeads",
     "ModelShape",
     "ModelSource",
     "ModelSourceSpec",
@@ -706,4 +733,28 @@ __all__ = [
     "PluginScope",
     "PluginSelection",
     "StartChoice",
+    "TaskSpec",
+    "AskDriven",
+    "TaskFront",
+    "TaskFrontSetup",
+    "TaskInputs",
+    "TaskPrompt",
+    "Work",
+    "PoolingFront",
+    "Enqueued",
+    "RunnerSetup",
+    "TaskRunner",
+    "Timer",
+    "WorkerTask",
+    "PoolingDense",
+    "SettledStep",
+    "StepLimits",
+    "Task",
+    "TaskChoice",
+    "TaskFacts",
+    "TaskRequest",
+    "TaskSettler",
+    "TaskSetup",
+    "check_length",
+    "restored",
 ]

@@ -556,5 +556,28 @@ class ParticipantSpec(Descriptor):
     constrains: bool = False
 
 
+class TaskSpec(Descriptor):
+    """What an engine does for its requests. `impl` is the engine half, a `Task` (torch-free).
+
+    Attributes:
+        worker_impl: Dotted path of the worker half, a `WorkerTask`.
+        front_impl: Dotted path of what makes the front half: a `TaskFront`, or a function `(setup)` that returns one.
+            Torch-free.
+        choose: Dotted path of a torch-free function `(facts: TaskFacts) -> TaskChoice | None`: what follows if the
+            task takes a model; None: it is not for it. `ConfigError`: the user wants of the model what it cannot do.
+        settings: Options of the section `model` that `choose` goes by (`TaskFacts.settings`).
+        drives: Kinds of core's whose chosen plugins its front half calls (`TaskFrontSetup.driven`):
+            `core.io_processors`.
+    """
+
+    group: ClassVar[str] = "core.tasks"
+
+    worker_impl: str
+    front_impl: str
+    choose: str
+    settings: tuple[str, ...] = ()
+    drives: tuple[str, ...] = ()
+
+
 DESCRIPTORS: dict[str, type[Descriptor]] = {kind.group: kind for kind in Descriptor.__subclasses__()}
 """Descriptor type of every driver group of core's."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from core.api.descriptors import Descriptor
+    from core.api.errors import PluginError
 
 Tier = Literal["stable", "provisional"]
 """How firm a kind is."""
@@ -137,6 +138,12 @@ def _unseen(what: str, value: T, contract: Contract) -> T:
     return value
 
 
+def _nobodys(what: str, error: BaseException) -> PluginError:
+    from core.api.errors import PluginError
+
+    return PluginError("CORE-P108", f"{what} raised {type(error).__name__}: {error}.")
+
+
 @dataclass(frozen=True, slots=True)
 class Chosen:
     """A plugin that takes part: of a kind that a plugin defines, or of one of core's that its asker drives.
@@ -148,6 +155,7 @@ class Chosen:
         value: An object of its implementation, made with its options where it has some; of a kind with a
             `Kind.context`, with that.
         fit: Holds what `value` hands out against a contract.
+        blame: Returns the error that attributes what `value` raised to the plugin: `blame("its_method()", error)`.
     """
 
     name: str
@@ -155,6 +163,7 @@ class Chosen:
     spec: Descriptor
     value: Any
     fit: Fit = field(default=_unseen, repr=False, compare=False)
+    blame: Callable[[str, BaseException], PluginError] = field(default=_nobodys, repr=False, compare=False)
 
 
 AskChosen = Callable[[Kind | str], Sequence[Chosen]]

@@ -1,18 +1,32 @@
-"""Pooling: how a route plugin has the running engine make vectors, scores and answers to data. Provisional.
+"""Pooling: how routes have the engine make vectors, scores and answers to data, and whom core asks for it. Provisional.
 
-Which of the requests is sent says what comes back: `EngineClient.pool` returns a `Pooled` of it.
+Which of the requests is sent says what comes back: `EngineClient.pool` returns a `Pooled` of it. The front half of the
+engine's task makes the work of it, as of the calls of Python (`LLM.embed`), if it is a `PoolingFront`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
+from core.api.fronts import TaskFront
+
 if TYPE_CHECKING:
-    from core.api.io_processors import IOPrompt
+    from core.api.fronts import Work
+    from core.api.io_processors import IOPrompt, IORequest
+    from core.api.pooled import (
+        ClassificationRequestOutput,
+        DataAnswer,
+        EmbeddingRequestOutput,
+        PoolingOutput,
+        PoolingParams,
+        PoolingRequestOutput,
+        ScoringRequestOutput,
+    )
     from core.api.serving import ChatRequest, Usage
     from core.api.shapes import PoolingShape
 
@@ -110,3 +124,73 @@ class Pooled(Generic[T]):
     id: str
     results: Sequence[T]
     usage: Usage
+
+
+Pools = Sequence["PoolingRequestOutput[PoolingOutput]"]
+"""What the model gave for prompts that an I/O processor has made."""
+
+
+class PoolingFront(TaskFront, ABC):
+    """Front half of a task that makes vectors of prompts: core asks it for the work of every pooling call.
+
+    All that make work raise `RequestError` if the model cannot do it, or a prompt or parameter cannot be served;
+    `param` names the field that the prompts came from.
+
+    Attributes:
+        name: Name the model is served under.
+        shape: What its vectors are.
+        size: Numbers of a vector.
+        tasks: What it can be asked for, as `Pooler.tasks`.
+    """
+
+    name: str
+    shape: PoolingShape
+    size: int
+    tasks: tuple[str, ...]
+
+    @abstractmethod
+    def check(self, task: str) -> None:
+        """Raises `RequestError` unless the model has this task."""
+
+    @abstractmethod
+    def embed(
+        self, prompts: Sequence[IOPrompt], params: PoolingParams, *, param: str = "prompt"
+    ) -> Work[EmbeddingRequestOutput]:
+        """Return the embeddings of prompts."""
+
+    @abstractmethod
+    def encode(
+        self, prompts: Sequence[IOPrompt], params: PoolingParams, task: str | None = None, *, param: str = "prompt"
+    ) -> Work[PoolingRequestOutput[PoolingOutput]]:
+        """Return what the model gives for a task; None: for the first that it has."""
+
+    @abstractmethod
+    def classify(
+        self, prompts: Sequence[IOPrompt], params: PoolingParams, *, param: str = "prompt"
+    ) -> Work[ClassificationRequestOutput]:
+        """Return the classes of prompts."""
+
+    @abstractmethod
+    def score(
+        self,
+        queries: Sequence[str],
+        documents: Sequence[str],
+        params: PoolingParams,
+        *,
+        query_param: str = "queries",
+        param: str = "documents",
+    ) -> Work[ScoringRequestOutput]:
+        """Return how well texts belong together, pair by pair; a single query goes with every document."""
+
+    @abstractmethod
+    async def run(self, request: IORequest, pool: Callable[[Work[Any]], Awaitable[Pools]]) -> DataAnswer:
+        """Answer a request that brought data; `pool` runs work.
+
+        Raises:
+            RequestError: Nobody reads data, or it cannot be served.
+            PluginError: Whoever reads it failed.
+        """
+
+    @abstractmethod
+    def run_now(self, request: IORequest, pool: Callable[[Work[Any]], Pools]) -> DataAnswer:
+        """As `run`, where there is no event loop."""

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from core.api.bodies import Body
     from core.api.errors import RequestError
     from core.api.figures import FigureCollector
+    from core.api.fronts import TaskFront, Work
     from core.api.kinds import Chosen, Kind
     from core.api.middleware import Layer
     from core.api.operator import Operator
@@ -381,6 +382,23 @@ class EngineClient(Protocol):
 
         Args:
             prefix: What the answer's id begins with.
+        """
+        ...
+
+    @property
+    def front(self) -> TaskFront | None:
+        """The front half of the engine's task, which makes work for `run`; None where the engine generates."""
+        ...
+
+    async def run(
+        self, work: Work[T], *, priority: int = 0, cache_salt: str | None = None, user: str | None = None
+    ) -> list[T]:
+        """Admit and run work of `front`; cancelling it ends what runs.
+
+        Args:
+            priority: Smaller runs earlier, under a policy that looks at it.
+            cache_salt: Requests share cached prefixes only under the same salt.
+            user: Whom the body names as its user.
         """
         ...
 

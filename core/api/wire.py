@@ -95,3 +95,25 @@ def unpack_array(kind: type, packed: Any) -> np.ndarray:
 
 
 _ENCODER = msgspec.msgpack.Encoder(enc_hook=_pack)
+
+
+def restored(part: Any, kind: type | None, name: str) -> Any:
+    """Return a part as its declared type: itself in one process, rebuilt from plain data behind a process border.
+
+    Raises:
+        EngineError: CORE-E184, the data is not of that type, or nobody declares such a part.
+    """
+    if kind is not None and isinstance(part, kind):
+        return part
+    try:
+        if kind is None:
+            raise ValueError("nobody declares such a part")
+        return msgspec.convert(part, kind, dec_hook=unpack_array)
+    except (msgspec.ValidationError, ValueError, TypeError) as error:
+        raise no_part(name, kind, str(error)) from error
+
+
+def no_part(name: str, kind: type | None, why: str) -> EngineError:
+    """Return the error for a part that is not what it should be."""
+    text = f"a part '{name}' is no {getattr(kind, '__name__', 'part')}: {why}."
+    return EngineError("CORE-E184", text, hint="Both halves must come from one version of its plugin.")

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from core.api.kinds import Kind
-from core.api.shapes import ModelShape, PoolingShape
+from core.api.shapes import ModelShape
 from core.api.verdict import ProbeResult
 from core.api.weights import CheckpointInfo, ModelFiles
 from core.plugins.defined import defined_kinds
@@ -427,8 +427,9 @@ class EngineConfig(_Section):
         probe: What the platform found of the device.
         device_index: Which of the platform's devices, from 0.
         environment: What the platform wants to be set where its libraries are loaded; the user's own settings win.
-        task: What the engine does for its requests, a name in `core.tasks.TASKS`.
-        pooling: What the task `pool` gives; None for any other task.
+        task: What the engine does for its requests: `generate`, or the name of the plan's task plugin.
+        task_data: What that plugin's halves go by, as plain data.
+        decodes: Whether requests get tokens one by one.
     """
 
     options: Options
@@ -446,7 +447,8 @@ class EngineConfig(_Section):
     device_index: int = 0
     environment: dict[str, str] = {}
     task: str = "generate"
-    pooling: PoolingShape | None = None
+    task_data: dict[str, Any] = {}
+    decodes: bool = True
 
     @property
     def state_interval(self) -> int:

@@ -10,6 +10,7 @@ from core.api.descriptors import DrafterSpec, ParticipantSpec
 from core.api.errors import PluginError
 from core.api.participants import EngineSetup, Participant, StagedRequest
 from core.api.steps import WorkerInfo
+from core.api.tasks import Task
 from core.api.tokenizer import Tokenizer
 from core.config.fields import SECRETS
 from core.config.resolved import EngineConfig, Options
@@ -17,7 +18,6 @@ from core.engine.driven import DRIVEN, DrivenPlugins, tokenizer_of
 from core.engine.participants.connectors import ConnectorEngineHalf
 from core.engine.participants.drafts import DraftsEngineHalf
 from core.engine.participants.stages import Stages
-from core.engine.tasks.base import Task
 from core.plugins.active import ActivePlugins
 from core.plugins.faults import Faults
 from core.plugins.plan import PlannedPlugin

@@ -50,6 +50,7 @@ from core.engine.step_budget import Limits
 from core.plugins.active import ActivePlugins, enter
 from core.plugins.faults import Faults
 from core.plugins.plan import PlannedPlugin
+from core.tasks import GROUP as TASKS
 from core.tasks import engine_half
 
 logger = logging.getLogger(__name__)
@@ -78,8 +79,8 @@ class EngineCore:
             options.scheduler.max_num_seqs, config.max_model_len, config.block_size, managers.groups
         )
         self.pool = BlockPool(info.num_blocks)
-        self.task = engine_half(config.task)()
-        shares = options.kv.prefix_caching and self.task.shares_prefixes(config)
+        self.task = engine_half(config, active)
+        shares = options.kv.prefix_caching and self.task.shares_prefixes
         snapshots = None
         if config.shape.recurrent:
             # Without snapshots, what a prefix has left in states is nobody's but its request's.
@@ -325,7 +326,7 @@ class EngineCore:
 
 
 _SCHEDULERS = "core.schedulers"
-_BOUND = (_SCHEDULERS, *BOUND)
+_BOUND = (_SCHEDULERS, TASKS, *BOUND)
 """Kinds of which this process makes objects."""
 
 

@@ -20,10 +20,11 @@ from collections.abc import Callable
 from core.api.errors import DEVICE_LOST, OUT_OF_MEMORY, CoreError, EngineError, PluginError
 from core.api.executors import Executor
 from core.api.platform import Pending
+from core.api.runners import Timer
 from core.api.steps import StepResult
 from core.engine.loop_timing import StepTimes
 from core.engine.messages import Outputs
-from core.engine.profile import Timer, untimed
+from core.engine.profile import untimed
 from core.engine.scheduler import Scheduler, Step
 from core.engine.settle import Settler
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from time import perf_counter_ns
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -33,12 +33,6 @@ PHASES: Mapping[str, str] = {
 
 INNER = frozenset({"build inputs", "forward", "sample"})
 """Parts of another phase."""
-
-
-class Timer(Protocol):
-    """Returns a callable that does the same and is timed under this name."""
-
-    def __call__(self, name: str, work: F) -> F: ...
 
 
 def untimed(name: str, work: F) -> F:

@@ -17,6 +17,7 @@ from core.api.kvspecs import KVManager
 from core.api.participants import BlockRef
 from core.api.schedulers import SchedulerPolicy, SchedulerState
 from core.api.steps import StepPlan
+from core.api.tasks import Task
 from core.engine.blocks import NULL_BLOCK
 from core.engine.drafting import drafts_wanted, undrafted
 from core.engine.latency import Allowance, LatencyTarget
@@ -28,7 +29,6 @@ from core.engine.publishing import Publisher
 from core.engine.request import Request, Status
 from core.engine.rows import RequestTable
 from core.engine.step_budget import Limits, shared_out
-from core.engine.tasks.base import Task
 from core.engine.tasks.generate import Generate
 from core.engine.waiting import WaitingQueue
 

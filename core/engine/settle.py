@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import Counter
 from dataclasses import dataclass, field
@@ -14,6 +15,9 @@ from core.engine.drafting import Gained, behind, gained, settle_drafts
 from core.engine.messages import Finished, Logprobs, Outputs, Reason, Started
 from core.engine.request import Request
 from core.engine.scheduler import Scheduler, Step
+from core.plugins.drivers import describe
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -33,7 +37,7 @@ class Settler:
     def __init__(self, scheduler: Scheduler) -> None:
         self.scheduler = scheduler
         self.totals = Totals()
-        self._settle_result = scheduler.task.settle
+        self._settle_result = scheduler.task.settle if scheduler.task.decodes else self._settle_plugins
 
     def settle(self, step: Step, result: StepResult) -> Outputs:
         """Account for one result and return what the clients should learn.
@@ -70,7 +74,7 @@ class Settler:
         return outputs
 
     def settle_tokens(self, step: Step, alive: np.ndarray, result: StepResult, outputs: Outputs) -> None:
-        """Append sampled tokens, hand on log-probabilities, and end what has stopped. For the task's `settle`."""
+        """Append sampled tokens, hand on log-probabilities, and end what has stopped. For the task `generate`."""
         if result.prompt_logprobs:
             self._settle_prompts(step, alive, result, outputs)
         self._settle_tokens(step, alive, result, outputs)
@@ -78,6 +82,19 @@ class Settler:
     def end(self, row: int, outputs: Outputs, part: Any) -> None:
         """End the request of `row` with what its task made of it. For the task's `settle`."""
         self._finish_row(row, "stop", outputs, part=part)
+
+    def _settle_plugins(
+        self, settler: Settler, step: Step, alive: np.ndarray, result: StepResult, outputs: Outputs
+    ) -> None:
+        """Let a task that is a plugin settle a step; if it raises, what has not ended ends with its error."""
+        task = self.scheduler.task
+        try:
+            task.settle(settler, step, alive, result, outputs)
+        except Exception as error:
+            said = f"CORE-P108 task '{task.name}': settle() raised {describe(error)}."
+            logger.exception("step %d: %s", step.plan.number, said)
+            for i in np.flatnonzero(self._alive(step)).tolist():
+                self._finish_row(int(step.plan.rows[i]), "error", outputs, error=said)
 
     def take_started(self) -> list[Started]:
         """Return and clear the requests that were scheduled for the first time.

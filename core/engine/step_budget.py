@@ -12,27 +12,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from core.api.tasks import StepLimits
+
 if TYPE_CHECKING:
     from core.config.resolved import EngineConfig
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """Limits of one step.
-
-    Attributes:
-        max_num_seqs: Requests that run at once.
-        max_num_batched_tokens: Tokens of a step.
-        max_chunk: Most tokens of one request in a step.
-        max_model_len: Longest request, prompt and output.
-        advised: The tokens of a step are advice: decoding rows are not counted, and `slack` more complete a prompt.
-    """
-
-    max_num_seqs: int
-    max_num_batched_tokens: int
-    max_chunk: int
-    max_model_len: int
-    advised: bool = False
+class Limits(StepLimits):
+    """Limits of one step, as the scheduler keeps to them."""
 
     @classmethod
     def of(cls, config: EngineConfig) -> Limits:
@@ -46,16 +34,6 @@ class Limits:
             max_model_len=config.max_model_len,
             advised=advised,
         )
-
-    @property
-    def slack(self) -> int:
-        """Tokens by which a step may exceed its budget for the end of a prompt."""
-        return self.max_num_batched_tokens // 8 if self.advised else 0
-
-    @property
-    def longest_chunk(self) -> int:
-        """Most tokens of one request in a step, whatever its budget."""
-        return min(self.max_chunk, self.max_num_batched_tokens + self.slack)
 
     def share(self, prompts: int) -> int:
         """Return how many of `prompts` tokens that wait for a step should run in the next one.

@@ -27,8 +27,6 @@ from core.frontend.model import FrontModel, Resolved
 from core.frontend.output_stream import IteratedFeed, OutputFeed, OutputStream
 from core.frontend.outputs import OutputProcessor
 from core.frontend.pausing import PauseGate, Pausing, aborted
-from core.frontend.pooling.online import ABORTED, PoolingTasks
-from core.frontend.pooling.requests import PoolingBatch, PoolingRequests
 from core.frontend.preparing import AsyncPreparer
 from core.frontend.prompts import PromptIds, PromptInput, TokenizedPrompt
 from core.frontend.request import GenerationRequest
@@ -37,6 +35,8 @@ from core.frontend.restarts import RestartBudget, Revival
 from core.frontend.results import RequestOutput
 from core.frontend.served_facts import ServedFacts
 from core.frontend.spelling import spelling
+from core.frontend.tasks.online import ABORTED, PoolingTasks
+from core.frontend.tasks.requests import TaskBatch, TaskRequests
 
 logger = logging.getLogger(__name__)
 
@@ -75,8 +75,8 @@ class AsyncLLM(ServedFacts, PoolingTasks, Pausing):
         )
         self._preparer = AsyncPreparer(self.model)
         self._gate = PauseGate()
-        self._pooled = PoolingRequests()
-        self._batches: dict[str, PoolingBatch] = {}
+        self._pooled = TaskRequests(self.config.task, self.model.front)
+        self._batches: dict[str, TaskBatch] = {}
         self._streams: dict[int, OutputStream] = {}
         self._numbers = count(1)
         most = self.config.options.runtime.engine_restarts
@@ -348,7 +348,7 @@ class AsyncLLM(ServedFacts, PoolingTasks, Pausing):
         if outputs.stats is not None:
             self.stats = outputs.stats
             self.model.plugins.sinks.observe(outputs.stats)
-        if self.model.pooling is not None:
+        if self.model.front is not None:
             self._link.abort(self._pooled.process(outputs))
             return
         done = self._outputs.process(outputs)

@@ -12,7 +12,7 @@ from core.api.errors import CoreError, PluginError, RequestError
 from core.api.participants import FrontParticipant, FrontSetup
 from core.api.requests import Caller
 from core.api.sampling_params import SamplingParams
-from core.engine.parts import restored
+from core.api.wire import restored
 from core.plugins.active import ActivePlugins
 from core.plugins.drivers import describe
 from core.plugins.faults import Faults

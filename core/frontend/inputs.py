@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from core.api.errors import RequestError
 from core.api.sampling_params import SamplingParams
@@ -22,6 +22,7 @@ from core.frontend.prompts import (
 )
 from core.frontend.request import GenerationRequest
 from core.frontend.thinking import ThinkingMarks
+from core.selection.no_tokenizer import READS_NO_TEXT, NoTokenizer
 
 Ids = TypeVar("Ids", list[Any], PromptIds)
 
@@ -162,6 +163,10 @@ class InputProcessor:
         """Return the part of a text that matters for `truncated`."""
         return self.cut_texts([text], truncation)[0]
 
+    def part_of(self, text: str, tokens: int, side: Literal["left", "right"]) -> str:
+        """Return the part of a text that matters where it is cut on `side` to so many tokens."""
+        return self.cut_text(text, Truncation(tokens=tokens, side=side))
+
     def cut_texts(self, texts: Sequence[str], truncation: Truncation) -> list[str]:
         """Return the pieces of a text that matter for `truncated`, so that the rest is not tokenised at all."""
         most = self._bound()
@@ -194,6 +199,16 @@ class InputProcessor:
             raise RequestError(f"{param} must not be empty", param=param)
         if tokens >= self.max_model_len:
             raise _too_long(self.max_model_len, f"your {param} resulted in {tokens} tokens", param, param)
+
+    @property
+    def reads_text(self) -> bool:
+        """Whether the model has a tokenizer."""
+        return not isinstance(self.tokenizer, NoTokenizer)
+
+    def check_text(self, param: str) -> None:
+        """Refuse a text where the model has no tokenizer. Raises `RequestError`."""
+        if not self.reads_text:
+            raise RequestError(READS_NO_TEXT, param=param)
 
     def check_chars(self, chars: int, param: str) -> None:
         """Refuse a text that cannot fit, however it is tokenised."""

@@ -10,13 +10,16 @@ from itertools import count
 from typing import Any, Self, TypeVar, cast
 
 from core.api.errors import CoreError, EngineError, RequestError
+from core.api.fronts import TaskFront, Work
+from core.api.pooling import PoolingFront
 from core.api.requests import Caller
+from core.api.runners import Timer
 from core.api.sampling_params import SamplingParams
 from core.api.tokenizer import Tokenizer
 from core.config.resolved import EngineConfig
 from core.engine.client import SyncEngine
 from core.engine.messages import Abort, Call, CallResult, FromEngine, Outputs
-from core.engine.profile import Profile, Timer, untimed
+from core.engine.profile import Profile, untimed
 from core.frontend.answering.chat import chat_answer
 from core.frontend.answering.message import message_of
 from core.frontend.answering.parsing import AnswerParser, chosen_parser
@@ -26,15 +29,13 @@ from core.frontend.conversation import conversation_of
 from core.frontend.inputs import Prepared
 from core.frontend.model import FrontModel, Resolved
 from core.frontend.outputs import OutputProcessor
-from core.frontend.pooling.calls import PoolingCalls, run_pooling
-from core.frontend.pooling.data import DataPooling
-from core.frontend.pooling.model import PoolingModel, Work
-from core.frontend.pooling.requests import PoolingRequests
 from core.frontend.prompts import PromptInput, TokenizedPrompt, as_list
 from core.frontend.request import GenerationRequest
 from core.frontend.requests import RequestState
 from core.frontend.results import RequestOutput
 from core.frontend.stepping import step
+from core.frontend.tasks.calls import PoolingCalls, run_work
+from core.frontend.tasks.requests import TaskRequests
 from core.plugins.active import enter
 
 Messages = Sequence[Mapping[str, Any]]
@@ -87,7 +88,7 @@ class LLM(PoolingCalls, BeamCalls):
         self._outputs = OutputProcessor(
             self.model.tokenizer, self.model.plugins.sinks.finished, self.model.plugins.halves.finished
         )
-        self._pooled = PoolingRequests()
+        self._pooled = TaskRequests(self.config.task, self.model.front)
         self._numbers = count(1)
         self._time(untimed)
 
@@ -193,6 +194,20 @@ class LLM(PoolingCalls, BeamCalls):
     @cached_property
     def _parser(self) -> AnswerParser | None:
         return chosen_parser(enter(self.config.plan), self.config.options.select.tool_parser)
+
+    @property
+    def front(self) -> TaskFront | None:
+        """The front half of the engine's task, which makes work for `run`; None where it generates."""
+        return self.model.front
+
+    def run(self, work: Work[T], *, use_tqdm: bool = False) -> list[T]:
+        """Run work that `front` has made, and return its results.
+
+        Raises:
+            RequestError: A plugin refuses a prompt; nothing was run.
+            EngineError: The engine failed.
+        """
+        return self._pool(work, shown=use_tqdm)
 
     def call(self, method: str, *args: Any) -> Any:
         """Call a named engine method with plain data and return its value. Raises the engine's `CoreError`."""
@@ -300,17 +315,13 @@ class LLM(PoolingCalls, BeamCalls):
             _check_served(request, requests)
         return len(finished)
 
-    def _pooler(self) -> PoolingModel:
+    def _pooler(self) -> PoolingFront:
         self._running()
         return self.model.pooler()
 
-    def _data_pooler(self) -> DataPooling:
-        self._running()
-        return self.model.data_pooler()
-
     def _pool(self, work: Work[T], *, shown: bool) -> list[T]:
         engine = self._running()
-        self.model.admit_pooling(work.prompts, NOBODY)
+        self.model.admit_work(work.prompts, NOBODY)
         room = self.config.options.scheduler.max_waiting
         with _progress(len(work.prompts), shown=shown) as advance:
 
@@ -319,7 +330,7 @@ class LLM(PoolingCalls, BeamCalls):
                     self.model.plugins.sinks.observe(outputs.stats)
                 advance(finished)
 
-            return run_pooling(engine, self._pooled, work, room, observe)
+            return run_work(engine, self._pooled, work, room, observe)
 
     def _abandon(self, engine: SyncEngine) -> None:
         """Leave the engine without work, so that it can be used again after an interrupt."""

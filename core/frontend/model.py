@@ -9,7 +9,8 @@ from types import MappingProxyType
 from typing import Any, Literal, NoReturn, Protocol
 
 from core.api.errors import CheckpointError, ConfigError, RequestError
-from core.api.io_processors import IOContext
+from core.api.fronts import TaskFrontSetup, TaskPrompt
+from core.api.pooling import PoolingFront
 from core.api.requests import Caller
 from core.api.sampling import SamplingField
 from core.api.sampling_params import SamplingParams
@@ -22,12 +23,10 @@ from core.engine.messages import Ready
 from core.frontend.conversation import Conversation, check_template_args
 from core.frontend.inputs import InputProcessor, Prepared
 from core.frontend.plugged import FrontPlugins
-from core.frontend.pooling.data import DataPooling, no_processor
-from core.frontend.pooling.inputs import PoolingPrompt
-from core.frontend.pooling.model import PoolingModel, does_not_generate, does_not_pool
 from core.frontend.prompts import Cut, PromptIds, TokenizedPrompt, prompt_ids
 from core.frontend.request import GenerationRequest
 from core.frontend.spelling import spelling
+from core.frontend.tasks.refusals import does_not_generate, does_not_pool
 from core.frontend.templates import TemplateSet, known_names, template_sources
 from core.frontend.templating import Template, no_engine
 from core.selection.no_tokenizer import tokenizer_of
@@ -52,6 +51,9 @@ class FrontModel:
     Args:
         tokenizer: The model's, if it was built ahead.
 
+    Attributes:
+        front: The front half of the engine's task; None where it generates.
+
     Raises:
         CheckpointError: The tokenizer or its chat template cannot be used.
         ConfigError: CORE-C121, `chat_template` is none; CORE-C136, a default of a template variable cannot be.
@@ -72,10 +74,8 @@ class FrontModel:
             check=self.plugins.check,
             chars_per_token=config.options.model.max_chars_per_token,
         )
-        self.pooling: PoolingModel | None = None
-        if config.pooling is not None:
-            self.pooling = PoolingModel(self.name, config.pooling, self.inputs, config.shape.hidden_size)
-        self.data_pooling = None if self.pooling is None else self._data_pooling(self.pooling)
+        lent = TaskFrontSetup(self.name, config.checkpoint.config, config.shape, self.inputs, config.task_data)
+        self.front = self.plugins.front(lent)
         self.default_params = default_params(config.checkpoint, self.plugins.fields)
         self._template_args = config.options.model.default_chat_template_kwargs
         _check_defaults(self._template_args)
@@ -86,34 +86,21 @@ class FrontModel:
         )
 
     def check_generates(self) -> None:
-        """Raises `RequestError` if the model gives vectors instead of text."""
-        if self.config.pooling is not None:
-            raise does_not_generate(self.name, self.config.pooling)
+        """Raises `RequestError` if the engine's task is another one."""
+        if self.front is not None:
+            raise does_not_generate(self.name, self.front)
 
-    def pooler(self) -> PoolingModel:
-        """Return what makes vectors of prompts. Raises `RequestError` if the model generates."""
-        if self.pooling is None:
-            raise does_not_pool(self.name)
-        return self.pooling
+    @property
+    def pooling(self) -> PoolingFront | None:
+        """What makes vectors of prompts; None if the engine has another task."""
+        return self.front if isinstance(self.front, PoolingFront) else None
 
-    def data_pooler(self) -> DataPooling:
-        """Return what answers requests that bring data. Raises `RequestError` if nothing does."""
-        pooler = self.pooler()
-        if self.data_pooling is None:
-            raise no_processor(pooler.name)
-        return self.data_pooling
-
-    def _data_pooling(self, pooler: PoolingModel) -> DataPooling | None:
-        context = IOContext(
-            model_name=self.name,
-            model_config=self.config.checkpoint.config,
-            tasks=pooler.encodings,
-            labels=pooler.shape.labels,
-            max_model_len=self.max_model_len,
-            tokenizer=self.tokenizer,
-        )
-        found = self.plugins.io_processor(context)
-        return None if found is None else DataPooling(*found, pooler)
+    def pooler(self) -> PoolingFront:
+        """Return what makes vectors of prompts. Raises `RequestError` if the engine has another task."""
+        found = self.pooling
+        if found is None:
+            raise does_not_pool(self.name, self.front)
+        return found
 
     def admit(self, prepared: Prepared) -> Prepared:
         """Return a request after the plugins that change requests.
@@ -130,8 +117,8 @@ class FrontModel:
         parts = self.plugins.halves.request(prepared.params, prompt.ids, request.caller)
         return replace(prepared, parts=parts) if parts else prepared
 
-    def admit_pooling(self, prompts: Sequence[PoolingPrompt], caller: Caller) -> None:
-        """Let the plugins that judge requests see those of a pooling call.
+    def admit_work(self, prompts: Sequence[TaskPrompt], caller: Caller) -> None:
+        """Let the plugins that judge requests see those of a call of a task.
 
         Raises:
             RequestError: A plugin refuses one; nothing was run.

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
-from core.api.descriptors import LogitsSpec, StructuredOutputSpec
-from core.api.errors import RequestError
-from core.api.io_processors import IOContext, IOProcessor
+from core.api.descriptors import LogitsSpec, StructuredOutputSpec, TaskSpec
+from core.api.errors import PluginError, RequestError
+from core.api.fronts import TaskFront, TaskFrontSetup
+from core.api.kinds import Chosen
 from core.api.requests import Caller, Reject, RequestDraft, RequestPatch
 from core.api.sampling import SamplingField
 from core.api.sampling_params import SamplingParams
@@ -21,11 +23,14 @@ from core.plugins.active import ActivePlugins, enter
 from core.plugins.faults import Faults
 from core.plugins.kinds import KINDS
 from core.plugins.known import Table
-from core.plugins.plan import PluginPlan
+from core.plugins.plan import PlannedPlugin, PluginPlan
+from core.tasks import GROUP as TASKS
 
 ARGUMENTS, GRAMMARS, SINKS = "core.logits", "core.structured_output", "core.stat_sinks"
 PROCESSORS, PARTICIPANTS = "core.io_processors", "core.participants"
-HERE = frozenset({ARGUMENTS, GRAMMARS, SINKS, PROCESSORS, PARTICIPANTS, TEMPLATES})
+DRIVEN = frozenset({PROCESSORS})
+"""Kinds of core's whose plugins front halves of tasks may call."""
+HERE = frozenset({ARGUMENTS, GRAMMARS, SINKS, PROCESSORS, PARTICIPANTS, TASKS, TEMPLATES})
 """Kinds of driver that the front end needs."""
 
 
@@ -58,17 +63,25 @@ class FrontPlugins:
         backends = [cast(StructuredOutputSpec, spec) for _, spec in active.specs(GRAMMARS)] if active and held else []
         self.grammars = frozenset[str]().union(*(spec.grammars for spec in backends))
 
-    def io_processor(self, context: IOContext) -> tuple[IOProcessor, str] | None:
-        """Return a new I/O processor, and its plugin for errors; None if the plan has none.
+    def front(self, setup: TaskFrontSetup) -> TaskFront | None:
+        """Return the front half of the plan's task plugin; None if the plan has none.
 
         Raises:
-            PluginError: CORE-P108, it cannot be made.
+            PluginError: It, or a plugin that it drives, cannot be made; CORE-P132, it drives a kind that it cannot.
         """
-        if self._active is None:
+        active = self._active
+        if active is None or not active.has(TASKS):
             return None
-        for planned, _ in self._active.specs(PROCESSORS):
-            return self._active.make(planned, replace(context, options=dict(planned.options))), planned.owner
-        return None
+        planned, spec = active.planned(TASKS), cast(TaskSpec, active.spec(TASKS))
+        if unknown := sorted(set(spec.drives) - DRIVEN):
+            text = f"task {planned.owner} cannot drive {unknown[0]!r}: {', '.join(sorted(DRIVEN))} can be driven."
+            raise PluginError("CORE-P132", text)
+        own = replace(setup, options=planned.options, driven=partial(_driven, active, planned, spec.drives))
+        made = active.guard(planned, "the constructor of its front half", active.load(planned, spec.front_impl), own)
+        if not isinstance(made, TaskFront):
+            text = f"task {planned.owner}: {spec.front_impl} gave a {type(made).__name__}, not a TaskFront."
+            raise PluginError("CORE-P160", text)
+        return made
 
     def check(self, params: SamplingParams) -> None:
         """Refuse what no plugin carries out or reads, and what one cannot use. Raises `RequestError`."""
@@ -124,6 +137,15 @@ class FrontPlugins:
                 raise
             except ValueError as error:
                 raise RequestError(f"extra_args: {error}", param="extra_args") from error
+
+
+def _driven(
+    active: ActivePlugins, asker: PlannedPlugin, drives: Sequence[str], group: str, context: Any
+) -> Sequence[Chosen]:
+    """Return the plugins of a kind that a task drives, each made with a context. Raises as `AskDriven`."""
+    if group not in drives:
+        raise PluginError("CORE-P132", f"the descriptor of task {asker.owner} does not say that it drives {group!r}.")
+    return active.kept(group, lambda one: active.make(one, replace(context, options=dict(one.options))))
 
 
 def _patched(draft: RequestDraft, patch: RequestPatch) -> RequestDraft:

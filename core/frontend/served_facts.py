@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from core.api.errors import EngineError
+from core.api.fronts import TaskFront
+from core.api.pooling import PoolingFront
 from core.api.sampling import SamplingField
 from core.api.sampling_params import SamplingParams
 from core.api.tokenizer import Tokenizer
 from core.config.resolved import EngineConfig
 from core.frontend.engine_link import EngineLink
 from core.frontend.model import FrontModel
-from core.frontend.pooling.model import PoolingModel
 
 
 class ServedFacts:
@@ -95,6 +96,11 @@ class ServedFacts:
         return self._link.restarts
 
     @property
-    def pooling(self) -> PoolingModel | None:
-        """What makes vectors of prompts; None if the model generates."""
+    def pooling(self) -> PoolingFront | None:
+        """What makes vectors of prompts; None if the engine has another task."""
         return self.model.pooling
+
+    @property
+    def front(self) -> TaskFront | None:
+        """The front half of the engine's task, which makes work; None where it generates."""
+        return self.model.front

@@ -98,7 +98,7 @@ def _asked(asked: str, own: Mapping[str, str], config: EngineConfig, marks: Coll
 
 def _suited(config: EngineConfig, tokenizer: Tokenizer) -> dict[str, str]:
     """Return what the model's plugin takes for a checkpoint without templates, if it can tell."""
-    family = None if config.pooling is not None else _family(config)
+    family = None if not config.decodes else _family(config)
     tokens = frozenset(extras_of(tokenizer).added_texts)
     name = None if family is None else family.suited(config.checkpoint.config, tokens)
     if family is None or name is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 from core.api.descriptors import Descriptor, KernelSpec
@@ -10,7 +11,15 @@ from core.api.errors import PluginError
 from core.api.kinds import Chosen, Fit, Kind
 from core.plugins.catalog import Catalogue, Entry
 from core.plugins.contracts import check_contract, check_form
-from core.plugins.drivers import Candidate, guarded, guarded_items, load_descriptors, load_impl, own_arguments
+from core.plugins.drivers import (
+    Candidate,
+    guarded,
+    guarded_items,
+    load_descriptors,
+    load_impl,
+    own_arguments,
+    raised,
+)
 from core.plugins.files import reopen_files
 from core.plugins.handed import Handed
 from core.plugins.hooks import Hooks
@@ -135,8 +144,16 @@ class ActivePlugins:
         """Return the plan's plugins of a group, each with the object that `make` made of it at the first call."""
         if group not in self._chosen:
             self._chosen[group] = tuple(
-                Chosen(planned.name, planned.owner, spec, make(planned), _fit(planned))
-                for planned, spec in self.specs(group)
+                Chosen(
+                    planned.name,
+                    planned.owner,
+                    one.descriptor,
+                    make(planned),
+                    _fit(planned),
+                    partial(raised, one.entry),
+                )
+                for planned, one in self._drivers
+                if planned.group == group
             )
         return self._chosen[group]
 

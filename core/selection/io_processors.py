@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from core.api.shapes import PoolingShape
 from core.api.verdict import Verdict
 from core.api.weights import CheckpointInfo
 from core.plugins.drivers import Candidate
@@ -14,23 +13,24 @@ CHECKPOINT_KEY = "io_processor_plugin"
 
 
 def choose_io_processor(
-    selector: Selector, ask: str | None, checkpoint: CheckpointInfo, pooling: PoolingShape | None
+    selector: Selector, ask: str | None, checkpoint: CheckpointInfo, *, driven: bool
 ) -> list[Candidate]:
     """Return the processor, or nothing where there is none to be.
 
     Args:
         ask: A name; `none`; None or `auto` for the checkpoint's, which a model that generates has no use for.
+        driven: Whether the engine's task calls one.
 
     Raises:
         PluginError: The one that was named cannot be had, or the model generates.
     """
 
     def pools(_: Candidate) -> Verdict:
-        return Verdict.of("the model generates; --runner pooling makes it pool" if pooling is None else None)
+        return Verdict.of("the model generates; --runner pooling makes it pool" if not driven else None)
 
     if is_auto(ask):
         named = checkpoint.config.get(CHECKPOINT_KEY)
-        ask = named if isinstance(named, str) and named and pooling is not None else NONE
+        ask = named if isinstance(named, str) and named and driven else NONE
     if ask == NONE:
         return []
     return [selector.choose(IO_PROCESSOR, ask, check=pools)]

@@ -73,7 +73,7 @@ def require_tokenizer(checkpoint: CheckpointInfo) -> None:
 
 
 def tokenizer_of(reader: CheckpointReader, config: EngineConfig) -> Tokenizer:
-    """Return the model's tokenizer; for a model that pools and has none, one that refuses every text.
+    """Return the model's tokenizer; for a model that gives no tokens and has none, one that refuses every text.
 
     Raises:
         CheckpointError: Its files cannot be used, or the model generates and has none.
@@ -81,7 +81,7 @@ def tokenizer_of(reader: CheckpointReader, config: EngineConfig) -> Tokenizer:
     try:
         return reader.tokenizer(Path(config.checkpoint.path))
     except CheckpointError as error:
-        if error.code != _MISSING or config.pooling is None:
+        if error.code != _MISSING or config.decodes:
             raise
         return NoTokenizer(config.shape.vocab_size)
     finally:

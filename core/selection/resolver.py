@@ -29,6 +29,7 @@ from core.plugins.kinds import (
     EXECUTOR,
     HOOKS,
     HOOKS_GROUP,
+    IO_PROCESSOR,
     KV_CONNECTOR,
     LOGITS,
     ROUTE,
@@ -58,7 +59,6 @@ from core.selection.parsers import FormatFacts, choose_parsers
 from core.selection.participants import choose_participants
 from core.selection.patching import AppliedPatch, apply_patches
 from core.selection.platforms import choose_platform
-from core.selection.pooling import keeps_blocks
 from core.selection.presets import preset_of, require_presets, switched
 from core.selection.quantization import choose_quantization, stored_forms
 from core.selection.report import SelectionReport
@@ -66,7 +66,7 @@ from core.selection.sampling import check_fields
 from core.selection.scope import open_scope
 from core.selection.select import NONE, Selector
 from core.selection.stores import access_of
-from core.selection.tasks import ChosenTask, choose_task
+from core.selection.tasks import ChosenTask, choose_task, keeps_blocks
 from core.selection.token_classes import with_token_ids
 from core.selection.tool_servers import choose_tool_client
 from core.selection.views import facts_view, options_view
@@ -195,7 +195,9 @@ class Resolver:
         kv_dtype = self.options.kv.concrete_dtype(dtype, demanded_kv_dtype(base.checkpoint.quantization_config))
         platform = base.platform.spec(PlatformSpec)
         block_size = block_size_of(self.options.kv.block_size, platform.block_size, base.shape)
-        task = choose_task(self.options.model, base.checkpoint, base.shape)
+        task = choose_task(self.selector, self.options.model, base.checkpoint, base.shape)
+        for fault in task.faults:
+            self._warn(fault.message, code=fault.code)
         if task.decodes:  # what others read may be numbers
             require_tokenizer(base.checkpoint)
         step_tokens = self.options.scheduler.max_num_batched_tokens or task.step_tokens or platform.step_tokens
@@ -209,6 +211,7 @@ class Resolver:
             attention,
             self.selector.choose(EXECUTOR, select.executor),
             self.selector.choose(SCHEDULER, select.scheduler_policy),
+            *([task.plugin] if task.plugin else ()),
             *self._optional(base, task),
             *self._kernels(base, dtype, quantization),
         ]
@@ -255,7 +258,9 @@ class Resolver:
             chosen.append(self.selector.choose(WEIGHT_STORE, select.weight_store))
         if task.decodes:
             chosen += choose_backends(self.selector, select.structured_output)
-        chosen += choose_io_processor(self.selector, select.io_processor, base.checkpoint, task.pooling)
+        chosen += choose_io_processor(
+            self.selector, select.io_processor, base.checkpoint, driven=task.drives(IO_PROCESSOR.group)
+        )
         chosen += choose_template_engine(self.selector, select.chat_template_engine)
         if task.decodes:
             allowed = [*self.options.tools.mcp_server, *self.options.tools.allow_mcp_url]
@@ -307,7 +312,8 @@ class Resolver:
             device_index=base.index,
             environment=self._environment(base.platform),
             task=derived.task.name,
-            pooling=derived.task.pooling,
+            task_data=dict(derived.task.data),
+            decodes=derived.task.decodes,
         )
 
     def _environment(self, platform: Candidate) -> dict[str, str]:
@@ -358,7 +364,8 @@ class Resolver:
     # -- warnings --------------------------------------------------------------------------------------------------
 
     def _warn(self, *messages: str, code: str) -> None:
-        self.warnings += [Problem(level="warning", code=code, message=message) for message in messages]
+        found = [Problem(level="warning", code=code, message=message) for message in messages]
+        self.warnings += [one for one in found if one not in self.warnings]  # what is derived again is told once
 
     def _warn_early(self) -> None:
         """Tell what is wrong with what is installed or named.

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from core.api.bodies import SamplingBody
 from core.config.resolved import Options
 from core.frontend.answering.parsing import AnswerParser
-from core.frontend.pooling.model import does_not_generate
+from core.frontend.tasks.refusals import does_not_generate
 from core.server.account import note_error
 from core.server.answers import JSON
 from core.server.auth import PUBLIC_PATHS
@@ -34,7 +34,6 @@ from core.server.plugged_answer import PluggedEndpoint
 from core.server.plugged_figures import PluggedFigures
 from core.server.plugged_layer import PluggedLayer
 from core.server.plugged_route import PluggedRoute
-from core.server.pooled import required_pooler
 from core.server.prefix import Prefix
 from core.server.routes import Route
 from core.server.sockets import Sockets
@@ -43,9 +42,10 @@ from core.version import __version__
 
 
 async def refuse_generation(state: ServerState, request: Request) -> Response:
-    """Say with 400 that the model gives vectors: the endpoint of the routes that generate, where it pools."""
-    pooler = required_pooler(state)
-    raise does_not_generate(pooler.name, pooler.shape)
+    """Say with 400 what the model gives: what routes that generate do where the engine has another task."""
+    front = state.llm.front
+    assert front is not None
+    raise does_not_generate(state.llm.model_name, front)
 
 
 class Api(FastAPI):
@@ -145,7 +145,7 @@ def _add_plugged(app: FastAPI, state: ServerState, routes: Sequence[PluggedRoute
         state.metrics.show_sockets(lambda: len(state.lifecycle.sockets))
     for route in routes:
         if route.header is None and not route.socket:
-            refused = route.generates and state.llm.pooling is not None
+            refused = route.generates and state.llm.front is not None
             own = partial(refuse_generation, state) if refused else PluggedEndpoint(route, state).__call__
             _add_one(app, route, by_header.around(route.path, route.methods, own))
     for route in by_header.alone():

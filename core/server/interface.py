@@ -6,8 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from core.api.errors import EngineError
+from core.api.fronts import TaskFront, Work
 from core.api.io_processors import IORequest
 from core.api.operator import PauseMode
+from core.api.pooled import DataAnswer
+from core.api.pooling import PoolingFront
 from core.api.requests import Caller
 from core.api.sampling import SamplingField
 from core.api.tokenizer import Tokenizer
@@ -16,8 +19,6 @@ from core.engine.messages import Stats
 from core.frontend.caller import NOBODY
 from core.frontend.inputs import Prepared
 from core.frontend.output_stream import OutputFeed
-from core.frontend.pooling.data import DataAnswer
-from core.frontend.pooling.model import PoolingModel, Work
 from core.frontend.prompts import PromptIds
 from core.frontend.request import GenerationRequest
 
@@ -36,7 +37,8 @@ class ServedLLM(Protocol):
         grammar_kinds: Kinds of grammar that the engine knows; None where nobody knows.
         honoured: Fields of `SamplingParams` that participants of the engine carry out; None where nobody knows.
         plugin_fields: Sampling parameters that plugins of the engine declare, by name.
-        pooling: What makes vectors of prompts; None if the model generates.
+        pooling: What makes vectors of prompts; None if the engine has another task.
+        front: The front half of the engine's task; None where it generates.
         stats: Latest counters and gauges of the engine.
         healthy: Whether the engine lives and moves on.
         failure: Why the engine is gone for good; None while it lives or is being started again.
@@ -75,7 +77,10 @@ class ServedLLM(Protocol):
     def plugin_fields(self) -> Mapping[str, SamplingField]: ...
 
     @property
-    def pooling(self) -> PoolingModel | None: ...
+    def pooling(self) -> PoolingFront | None: ...
+
+    @property
+    def front(self) -> TaskFront | None: ...
 
     @property
     def stats(self) -> Stats: ...
@@ -141,7 +146,7 @@ class ServedLLM(Protocol):
     async def pool(
         self, work: Work[T], *, priority: int = 0, cache_salt: str | None = None, caller: Caller = NOBODY
     ) -> list[T]:
-        """Run work of `pooling`; cancelling it aborts its requests. Raises `RequestError`, `EngineError`."""
+        """Run work of `front`; cancelling it aborts its requests. Raises `RequestError`, `EngineError`."""
         ...
 
     async def pool_data(

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from core.api.errors import RequestError
+from core.api.fronts import TaskFront, Work
 from core.api.kinds import AskChosen, Chosen, Kind, nobody
 from core.api.pooling import Pooled, Pooler, PoolRequest
 from core.api.routes import GeneratedText
@@ -18,10 +19,10 @@ from core.api.serving import ChatRequest, TextRequest
 from core.api.sinks import EngineStats
 from core.api.tokenizer import Tokenizer
 from core.api.tool_servers import ToolServers
-from core.frontend.pooling.model import does_not_generate
 from core.frontend.request import GenerationRequest
 from core.frontend.sampling import sampling_params
 from core.frontend.sinks import engine_stats
+from core.frontend.tasks.refusals import does_not_generate
 from core.selection.no_tokenizer import NoTokenizer
 from core.server.account import note_error
 from core.server.caller import caller_of
@@ -29,7 +30,7 @@ from core.server.entry import as_asked, open_generation, render, render_alone, w
 from core.server.errors import as_api_error, log_unexpected
 from core.server.generation import new_id
 from core.server.operator import ServedOperator
-from core.server.pooled import pooled, required_pooler
+from core.server.pooled import pooled, required_pooler, run_work
 from core.server.rendered import rendered
 from core.server.served_answer import ServedAnswer, open_answer
 from core.server.served_model import abilities_of, facts_of, template_variables_of
@@ -38,7 +39,7 @@ from core.server.state import Lifecycle, ServerState
 from core.server.streaming import stopping
 
 if TYPE_CHECKING:
-    from core.frontend.pooling.model import PoolingModel
+    from core.server.interface import ServedLLM
 
 T = TypeVar("T")
 
@@ -158,8 +159,8 @@ class ServedClient:
         return self._state.unread_fields(fields, known)
 
     def _asking(self) -> _refusing:
-        """Refuse what a model that gives vectors cannot do, and all that is refused while it is asked for."""
-        return _refusing(self._state.lifecycle, self._llm.pooling)
+        """Refuse generations where the engine has another task, and all that is refused while it is asked for."""
+        return _refusing(self._state.lifecycle, self._llm)
 
     async def generate(
         self, prompt: str | Sequence[int], params: SamplingView | None = None
@@ -191,6 +192,18 @@ class ServedClient:
         """Check, admit and run a request. Raises `RequestError`."""
         with _refusing(self._state.lifecycle), self._state.lifecycle.counted():
             return await pooled(self._state, request, prefix)
+
+    @property
+    def front(self) -> TaskFront | None:
+        """The front half of the engine's task."""
+        return self._llm.front
+
+    async def run(
+        self, work: Work[T], *, priority: int = 0, cache_salt: str | None = None, user: str | None = None
+    ) -> list[T]:
+        """Admit and run work of `front`. Raises `RequestError`."""
+        with _refusing(self._state.lifecycle), self._state.lifecycle.counted():
+            return await run_work(self._state, work, priority=priority, cache_salt=cache_salt, user=user)
 
     async def tokenize(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
         """Return the token ids of a text. Raises `RequestError`."""
@@ -239,17 +252,17 @@ class _refusing:  # noqa: N801 - read as a verb; a class costs a third of a gene
     """Turn what goes wrong into `RequestError`s, which is all that plugins know; the server's end is one too.
 
     Args:
-        pooler: Refused, because it does not generate.
+        generates: Refused unless it does.
     """
 
-    __slots__ = ("_lifecycle", "_pooler")
+    __slots__ = ("_lifecycle", "_llm")
 
-    def __init__(self, lifecycle: Lifecycle, pooler: PoolingModel | None = None) -> None:
-        self._lifecycle, self._pooler = lifecycle, pooler
+    def __init__(self, lifecycle: Lifecycle, generates: ServedLLM | None = None) -> None:
+        self._lifecycle, self._llm = lifecycle, generates
 
     def __enter__(self) -> None:
-        if self._pooler is not None:
-            refusal = does_not_generate(self._pooler.name, self._pooler.shape)
+        if self._llm is not None and (front := self._llm.front) is not None:
+            refusal = does_not_generate(self._llm.model_name, front)
             note_error(as_api_error(refusal))
             raise refusal
 

@@ -1,4 +1,4 @@
-"""A pooling request of a route: checked, admitted, run, counted."""
+"""What a route asks of the engine's task: checked, admitted, run, counted."""
 
 from __future__ import annotations
 
@@ -7,20 +7,21 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 from pydantic import BaseModel
 
 from core.api.bodies import invalid
 from core.api.errors import PluginError
-from core.api.pooling import MAX_PROMPTS, DataRequest, Pooled, PoolRequest, ScoreRequest, VectorRequest
+from core.api.fronts import Work
+from core.api.pooled import PoolingParams, PoolingRequestOutput
+from core.api.pooling import MAX_PROMPTS, DataRequest, Pooled, PoolingFront, PoolRequest, ScoreRequest, VectorRequest
 from core.api.serving import ChatRequest, Usage
-from core.frontend.pooling.data import io_request
-from core.frontend.pooling.model import PoolingModel, Work, does_not_pool
-from core.frontend.pooling.results import PoolingParams, PoolingRequestOutput
 from core.frontend.prompts import PromptInput
 from core.frontend.spelling import spelling
+from core.frontend.tasks.data import io_request
+from core.frontend.tasks.refusals import does_not_pool
 from core.server.account import note_tokens
 from core.server.caller import caller_of
 from core.server.entry import THREAD_CHARS, render_alone
@@ -28,13 +29,15 @@ from core.server.generation import new_id
 from core.server.served_request import chat_request
 from core.server.state import ServerState
 
+T = TypeVar("T")
+
 MAX_NUMBERS = 2**24
 """Most numbers of an answer that has a vector for every token."""
 
 _OPTIONS = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
 
 
-def required_pooler(state: ServerState, task: str | None = None) -> PoolingModel:
+def required_pooler(state: ServerState, task: str | None = None) -> PoolingFront:
     """Return what makes vectors of prompts. Raises `RequestError` if the model generates, or has not this task."""
     found = state.llm.pooling
     if found is None:
@@ -57,6 +60,18 @@ async def pooled(state: ServerState, asked: PoolRequest[Any], prefix: str) -> Po
             found, usage = await _run(state, asked, await _vectors(state, asked))
             return Pooled(name, [one.outputs.data for one in found], usage)
     raise TypeError(f"a {type(asked).__name__} says nothing that could be pooled")
+
+
+async def run_work(
+    state: ServerState, work: Work[T], *, priority: int, cache_salt: str | None, user: str | None
+) -> list[T]:
+    """Run work of the task's front half; cancelling it aborts it. Raises as `pooled`."""
+    began = time.perf_counter()
+    with state.admitted(len(work.prompts)):
+        found = await state.llm.pool(work, priority=priority, cache_salt=cache_salt, caller=caller_of(user))
+    tokens = sum(len(prompt.ids) for prompt in work.prompts)
+    _counted(state, tokens, 0, time.perf_counter() - began, len(work.prompts))
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +138,7 @@ async def _run(
             said = f"has {tokens} tokens; with a vector for each, at most {most} fit into one answer"
             raise invalid(call.param, said)
         found = await state.llm.pool(work, **_treatment(asked))
-    return found, _counted(state, found, tokens, time.perf_counter() - began, len(work.prompts))
+    return found, _counted(state, tokens, _cached(found), time.perf_counter() - began, len(work.prompts))
 
 
 async def _answered(state: ServerState, asked: DataRequest, name: str) -> Pooled[bytes]:
@@ -132,7 +147,8 @@ async def _answered(state: ServerState, asked: DataRequest, name: str) -> Pooled
     began = time.perf_counter()
     with state.admitted():
         done = await state.llm.pool_data(request, **_treatment(asked))
-    usage = _counted(state, done.outputs, done.prompt_tokens, time.perf_counter() - began, len(done.outputs))
+    seconds = time.perf_counter() - began
+    usage = _counted(state, done.prompt_tokens, _cached(done.outputs), seconds, len(done.outputs))
     return Pooled(name, [await asyncio.to_thread(written, done.answer)], usage)
 
 
@@ -147,11 +163,13 @@ def _size_of(prompts: Iterable[PromptInput]) -> tuple[int, int]:
     return len(texts), sum(texts)
 
 
-def _counted(
-    state: ServerState, results: Sequence[PoolingRequestOutput[Any]], tokens: int, seconds: float, prompts: int
-) -> Usage:
+def _cached(results: Sequence[PoolingRequestOutput[Any]]) -> int:
+    return sum(result.num_cached_tokens for result in results)
+
+
+def _counted(state: ServerState, tokens: int, cached: int, seconds: float, prompts: int) -> Usage:
     """Count a call that was answered, with so many tokens of so many prompts, and return its usage."""
-    metrics, cached = state.metrics, sum(result.num_cached_tokens for result in results)
+    metrics = state.metrics
     note_tokens(tokens, 0, cached)
     metrics.prompt_tokens.inc(tokens)
     metrics.cached_tokens.inc(cached)

@@ -16,6 +16,8 @@ def abilities_of(state: ServerState) -> frozenset[str]:
     llm, parser, pooler = state.llm, state.parser, state.llm.pooling
     if pooler is not None:
         return frozenset(pooler.tasks)
+    if llm.front is not None:
+        return frozenset()
     variables, honoured = llm.template_variables, llm.honoured
     bounds = honoured is None or "thinking_token_budget" in honoured
     found = {

@@ -99,7 +99,7 @@ def small_cache(config: EngineConfig, loaded: LoadedModel, num_blocks: int) -> C
 
 def _demand(config: EngineConfig, groups: CacheGroups, active: ActivePlugins) -> KVDemand:
     columns = -(-config.max_model_len // config.block_size)
-    task = engine_half(config.task)()
+    task = engine_half(config, active)
     managers = planned_managers(config, groups.specs, active)
     return KVDemand(
         groups.bytes_per_block,

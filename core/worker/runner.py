@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import torch
@@ -13,9 +12,10 @@ from torch import Tensor
 from core.api.models import Model
 from core.api.participants import SampledStep
 from core.api.platform import Done, Pending
+from core.api.runners import Enqueued, Timer
 from core.api.steps import NewRow, StepPlan, StepResult
 from core.engine.blocks import NULL_BLOCK
-from core.engine.profile import Timer, untimed
+from core.engine.profile import untimed
 from core.worker.graphs import GraphedForward
 from core.worker.guarded import GuardedModel
 from core.worker.inputs import InputBuilder, Planner, StepInputs
@@ -31,22 +31,6 @@ from core.worker.tainted import TaintedBlocks
 from core.worker.transfers import Then
 
 NO_TOKEN = -1
-
-
-def _nothing(arrays: list[np.ndarray]) -> None:
-    """Leave the result as it is."""
-
-
-class Enqueued(NamedTuple):
-    """What a step still needs of the device.
-
-    Attributes:
-        tensors: To be fetched.
-        finish: Fills the result from the fetched arrays; called once, maybe by another thread and beside later steps.
-    """
-
-    tensors: Sequence[Tensor] = ()
-    finish: Callable[[list[np.ndarray]], None] = _nothing
 
 
 class StepRunner(ABC):

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import torch
 
 from core.api.errors import EngineError
-from core.tasks import engine_half
 from core.worker.allocate import zeros
 from core.worker.memory import gib, share
 
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from core.api.platform import MemorySnapshot
+    from core.api.tasks import Task
     from core.config.resolved import EngineConfig
     from core.layers.states import StateMemory
 
@@ -57,13 +57,13 @@ class StatePlan:
         """How many there are."""
         return self.rows + self.snapshots + self.padding
 
-    def with_snapshots(self, config: EngineConfig, tokens: int) -> StatePlan:
+    def with_snapshots(self, config: EngineConfig, task: Task, tokens: int) -> StatePlan:
         """Return the plan with as many snapshots as a KV cache of so many `tokens` has intervals, or as fit."""
         if not self.states:
             return self
         wanted, interval = config.options.kv.state_snapshots, config.state_interval
         snapshots = min(-(-tokens // interval) if wanted is None else wanted, self.room)
-        without = _without_snapshots(config) or ("" if snapshots else "there is no memory for snapshots")
+        without = _without_snapshots(config, task) or ("" if snapshots else "there is no memory for snapshots")
         if without:
             return replace(self, note=f"no prefix caching: {without}")
         return replace(self, snapshots=snapshots, note=f"{snapshots} snapshots, one each {interval} tokens")
@@ -88,16 +88,16 @@ def copy_slots(states: Sequence[StateMemory], copies: np.ndarray) -> None:
             state.memory[target].copy_(state.memory[source])
 
 
-def _without_snapshots(config: EngineConfig) -> str:
+def _without_snapshots(config: EngineConfig, task: Task) -> str:
     """Return why no prefixes are shared, whatever there is memory for; empty where they are."""
-    task, options = engine_half(config.task)(), config.options.kv
+    options = config.options.kv
     if not options.prefix_caching:
         return "it is switched off"
     if options.state_snapshots == 0:
         return "no snapshots of states are wanted"
     if config.max_model_len <= config.state_interval:
         return "no request is longer than an interval of states"
-    if task.whole_prompts or not task.shares_prefixes(config):
+    if task.whole_prompts or not task.shares_prefixes:
         return "prompts run whole"
     return ""
 

@@ -20,7 +20,7 @@ from core.config.resolved import EngineConfig
 from core.engine.profile import Profile, untimed
 from core.plugins.drivers import describe
 from core.plugins.handed import QUEUE, STREAM, UPLOADS, Handed
-from core.tasks import worker_half
+from core.tasks import engine_half, worker_half
 from core.trim import trim
 from core.worker.assembly import bind_worker_halves, check_taps, joined_calls, worker_stages
 from core.worker.capture import NONE, graphs_for, pads
@@ -34,7 +34,7 @@ from core.worker.participants.stages import Late
 from core.worker.rows import RowTable
 from core.worker.runner import StepRunner
 from core.worker.states import StatePlan, plan_states
-from core.worker.tasks.base import RunnerSetup
+from core.worker.tasks.base import RunnerParts
 from core.worker.transfers import Transfers
 from core.worker.warmup import warm_up, widest_step
 
@@ -64,7 +64,7 @@ class Worker:
         self._config = config
         self._active = active
         self._on_progress = on_progress
-        self._task = worker_half(config.task)()
+        self._task = worker_half(config, active)
         self._timeline: list[tuple[str, float]] = []
         self._platform: Platform = active.new_of("core.platforms")
         self._loaded: LoadedModel
@@ -232,7 +232,8 @@ class Worker:
             self._config, self._loaded, self._active, memory, unread=mapped + self._states.num_bytes
         )
         if self._states.states:
-            self._states = self._states.with_snapshots(self._config, self._cache.budget.num_tokens)
+            task = engine_half(self._config, self._active)
+            self._states = self._states.with_snapshots(self._config, task, self._cache.budget.num_tokens)
             self._cache = plan_cache(
                 self._config, self._loaded, self._active, memory, unread=mapped + self._states.num_bytes
             )
@@ -307,7 +308,7 @@ class Worker:
         widest = 0 if self._platform.graphs is None else self._platform.graphs.widest
         loaded.taps.allocate(max(config.step_tokens, widest), device)
         planner = backend if graphed is None else graphed.planner(backend)
-        setup = RunnerSetup(config, self._active, loaded, model, planner, caches, rows, graphed)
+        setup = RunnerParts(config, self._active, loaded, model, planner, caches, rows, graphed)
         return self._task.runner(setup)
 
     def _tell_loaded(self) -> None:

@@ -58,6 +58,7 @@ PROTOCOLS = {
         api.Parts,
         api.AllowedTokens,
     ),
+    "core.tasks": (api.Task, api.WorkerTask, api.TaskRunner, api.TaskFront),
 }
 """What each page must tell of; the first is what `impl` must have."""
 
@@ -275,6 +276,22 @@ def test_the_parser_example_reads_calls_in_any_pieces(example):
 
     assert read(1) == read(7) == read(len(text))
     assert read(1)[1:3] == [api.ToolStart(0, "find"), api.ToolArguments(0, '{"q": 1}')]
+
+
+def test_the_task_example_says_how_likely_prompts_are(example, llama):
+    example("tasks")
+    scored = SamplingParams(max_tokens=1, prompt_logprobs=0)
+    ids = PROMPT["prompt_token_ids"]
+    with LLM(llama, **OPTIONS) as llm:
+        prompts = [ids, ids[:3]]
+        asked = [llm.generate([{"prompt_token_ids": one}], scored)[0].prompt_logprobs[1:] for one in prompts]
+    expected = [np.mean([of[token].logprob for of, token in zip(*pair)]) for pair in zip(asked, (ids[1:], ids[1:3]))]
+    with LLM(llama, **OPTIONS, plugin_options={"likelihood": {"on": True}}) as llm:
+        assert llm.run(llm.front.likelihood([ids, ids[:3], [5]])) == pytest.approx([*expected, 0.0], abs=1e-5)
+        with pytest.raises(api.RequestError, match="gives log-probabilities of prompts; it does not generate"):
+            llm.generate([PROMPT])
+        with pytest.raises(api.RequestError, match="log-probabilities of prompts; it does not pool"):
+            llm.embed([ids])
 
 
 def test_the_drafter_example_says_what_earlier_answers_said(example, tmp_path):

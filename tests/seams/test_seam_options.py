@@ -10,7 +10,7 @@ from core import LLM, SamplingParams
 from core.api import CoreError, IOContext
 from core.api.grammars import Grammar
 from core.cli.main import main
-from core.frontend.plugged import FrontPlugins
+from core.frontend import plugged
 from core.plugins.active import enter
 from core.plugins.kinds import KINDS
 from core.plugins.plan import PluginPlan
@@ -128,6 +128,10 @@ class Part(Participant):
         super().__init__(setup)
 
 
+def choose(facts):
+    SEEN["core.tasks"] = dict(facts.options)
+
+
 class Routes:
     def __init__(self, options): SEEN["core.routes"] = dict(options)
     def declare(self, registry): ...
@@ -173,6 +177,8 @@ __core_drivers__ = [
     # Parts travel by name, so these have others than the connector.
     DrafterSpec(name="guessing", impl="echo:Guesser", api=2, summary="", options="echo:EchoOptions"),
     ParticipantSpec(name="echoed", impl="echo:Part", api=1, summary="", options="echo:EchoOptions"),
+    TaskSpec(name="echo", impl="echo:Part", worker_impl="echo:Part", front_impl="echo:Part", choose="echo:choose",
+             api=1, summary="", options="echo:EchoOptions"),
     RouteSpec(name="echo", impl="echo:Routes", api=1, summary="", options="echo:EchoOptions"),
 ]
 globals().update({f"MADE_{place}": made for place, made in MADE.items()})
@@ -198,7 +204,7 @@ GENERATING = {
     "core.participants": "participant",
     "core.drafters": "drafter",
 }
-ELSEWHERE = {"core.kernels", "core.routes", "core.tool_servers", "core.plugins", "core.io_processors"}
+ELSEWHERE = {"core.kernels", "core.routes", "core.tool_servers", "core.plugins", "core.io_processors", "core.tasks"}
 IN_ITS_OWN_TEST = {"core.commands"}
 HAVE_NONE = {"core.flag_dialects"}
 """They are asked while options are read."""
@@ -235,9 +241,9 @@ def echo(tmp_path_factory):
         RouteTable.declare(active)
         _client(active)
         echo = active.plan.of("core.stat_sinks")[0].model_copy(update={"group": "core.io_processors"})
-        FrontPlugins(PluginPlan(drivers=(echo,), files=active.plan.files)).io_processor(
-            IOContext(model_name="m", model_config={}, tasks=(), labels=(), max_model_len=1, tokenizer=None)
-        )
+        context = IOContext(model_name="m", model_config={}, tasks=(), labels=(), max_model_len=1, tokenizer=None)
+        alone = enter(PluginPlan(drivers=(echo,), files=active.plan.files))
+        plugged._driven(alone, echo, [echo.group], echo.group, context)
     yield sys.modules["echo"].SEEN
     del sys.modules["echo"]
 

@@ -13,8 +13,9 @@ import numpy as np
 from core.api.errors import EngineError, PluginError
 from core.api.participants import Participant, Stat
 from core.api.steps import StepPlan, StepResult
+from core.api.wire import restored
 from core.engine.participants.moments import Instead, end_all, finished_part, guarded_moment, late_part, spoil
-from core.engine.parts import require_kind, restored
+from core.engine.parts import require_kind
 from core.plugins.drivers import describe
 from core.plugins.faults import Faults
 

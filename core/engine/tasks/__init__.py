@@ -1,1 +1,1 @@
-"""Tasks, their engine halves: what an engine does for its requests. `core.tasks` lists them."""
+"""Tasks, their engine halves: what an engine does for its requests. `core.tasks` finds them."""

@@ -31,6 +31,7 @@ from core.plugins.kinds.routes import ROUTE
 from core.plugins.kinds.schedulers import SCHEDULER
 from core.plugins.kinds.stat_sinks import STAT_SINK
 from core.plugins.kinds.structured_output import STRUCTURED_OUTPUT
+from core.plugins.kinds.tasks import TASK
 from core.plugins.kinds.tool_parsers import TOOL_PARSER
 from core.plugins.kinds.tool_servers import TOOL_SERVER
 from core.plugins.kinds.weight_loaders import LOADER
@@ -65,6 +66,7 @@ __all__ = [
     "SOURCE",
     "STAT_SINK",
     "STRUCTURED_OUTPUT",
+    "TASK",
     "TOOL_PARSER",
     "TOOL_SERVER",
     "WEIGHT_STORE",
@@ -106,6 +108,7 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
             STRUCTURED_OUTPUT,
             DRAFTER,
             PARTICIPANT,
+            TASK,
             HOOKS,
         )
     }

@@ -16,7 +16,8 @@ import numpy as np
 from core.api.errors import EngineError, PluginError
 from core.api.participants import SampledStep, WorkerParticipant
 from core.api.steps import StepPlan, StepResult
-from core.engine.parts import require_kind, restored
+from core.api.wire import restored
+from core.engine.parts import require_kind
 from core.plugins.drivers import describe
 from core.worker.inputs import StepInputs
 

@@ -1,1 +1,1 @@
-"""Tasks, their worker halves: which runner executes steps. `core.tasks` lists them."""
+"""Tasks, their worker halves: which runner executes steps. `core.tasks` finds them."""

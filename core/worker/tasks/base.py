@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class RunnerSetup:
-    """What a runner is made of.
+class RunnerParts:
+    """What a runner of core's is made of.
 
     Attributes:
         loaded: The model with its layers, kernels and owners.
@@ -41,8 +41,8 @@ class RunnerSetup:
     graphed: GraphedForward | None
 
 
-class WorkerTask(ABC):
-    """Base of worker halves, without state: `Task` of `core.engine.tasks.base` says what the halves send each other.
+class OwnWorkerTask(ABC):
+    """Base of worker halves of core's, without state: `core.api.tasks` says what the halves send each other.
 
     Attributes:
         warm_up_decodes: Steps of one token behind a prompt that a warm-up runs.
@@ -55,5 +55,5 @@ class WorkerTask(ABC):
         return
 
     @abstractmethod
-    def runner(self, setup: RunnerSetup) -> StepRunner:
+    def runner(self, setup: RunnerParts) -> StepRunner:
         """Return what executes steps."""

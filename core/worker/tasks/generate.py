@@ -14,7 +14,7 @@ from core.worker.runner import Runner
 from core.worker.sampling.field_rows import FieldRows
 from core.worker.sampling.plugged import Plugged
 from core.worker.sampling.sampler import Sampler
-from core.worker.tasks.base import RunnerSetup, WorkerTask
+from core.worker.tasks.base import OwnWorkerTask, RunnerParts
 from core.worker.warmup import DECODE_STEPS
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from core.worker.loader import LoadedModel
 
 
-class GenerateWorker(WorkerTask):
+class GenerateWorker(OwnWorkerTask):
     """Builds the runner that samples."""
 
     warm_up_decodes = DECODE_STEPS
@@ -35,7 +35,7 @@ class GenerateWorker(WorkerTask):
             hint = "Its shape says with `pooling` that it only pools; the user may say --runner pooling."
             raise PluginError("CORE-P164", text, hint=hint)
 
-    def runner(self, setup: RunnerSetup) -> Runner:
+    def runner(self, setup: RunnerParts) -> Runner:
         """Return a runner with the plan's logits processors."""
         config, rows = setup.config, setup.rows
         sampler = Sampler(
@@ -49,7 +49,7 @@ class GenerateWorker(WorkerTask):
         return Runner(setup.model, setup.backend, setup.caches, rows, sampler, setup.graphed)
 
 
-def _logits_processors(setup: RunnerSetup) -> Iterator[Plugged]:
+def _logits_processors(setup: RunnerParts) -> Iterator[Plugged]:
     """Yield the plan's logits processors, in its order."""
     rows, max_rows = setup.rows, setup.config.options.scheduler.max_num_seqs
     for planned, spec, _ in setup.active.impls("core.logits"):

@@ -31,7 +31,7 @@ def serve(path: Path) -> str:
     options: Any = {"num_blocks": 9, "block_size": 16, "threads": 1, "dtype": "float32", "max_num_seqs": 2}
     try:
         with LLM(str(path), **options) as llm:
-            if llm.config.pooling is None:
+            if llm.config.decodes:
                 llm.generate([{"prompt_token_ids": [5, 6, 7]}], SamplingParams(max_tokens=2, ignore_eos=True))
             else:
                 llm.encode([{"prompt_token_ids": [5, 6, 7]}])

@@ -9,15 +9,16 @@ import numpy as np
 import pytest
 
 from core import tasks
+from core.api.runners import Enqueued
 from core.api.sampling_params import SamplingParams
+from core.api.tasks import Task
+from core.api.wire import restored
 from core.config.resolved import KVOptions, ModelOptions, Options, RuntimeOptions, SchedulerOptions
 from core.engine.client import open_sync
 from core.engine.messages import Add
-from core.engine.parts import restored
-from core.engine.tasks.base import Task
 from core.selection.resolver import resolve
-from core.worker.runner import Enqueued, StepRunner
-from core.worker.tasks.base import WorkerTask
+from core.worker.runner import StepRunner
+from core.worker.tasks.base import OwnWorkerTask
 from core_testing.tinymodels import tiny_llama
 
 PROMPTS = [list(range(3, 40)), [5, 9, 14], [2] * 33]
@@ -58,7 +59,7 @@ class MeasuringRunner(StepRunner):
         return int((tokens % 2 == 0).sum())
 
 
-class MeasureWorker(WorkerTask):
+class MeasureWorker(OwnWorkerTask):
     def runner(self, setup):
         return MeasuringRunner(setup.model, setup.backend, setup.caches, setup.rows, setup.graphed)
 

@@ -2,20 +2,22 @@
 
 import numpy as np
 import pytest
+from core_plugin_pool.engine import Pool, Pooled, Pooling, Vector
 
 from core.api.errors import EngineError
 from core.api.sampling_params import SamplingParams
 from core.api.steps import StepResult
+from core.api.tasks import TaskSetup
+from core.api.wire import restored
 from core.engine.blocks import BlockPool
 from core.engine.hashing import BlockHasher
-from core.engine.messages import Add, Finished
+from core.engine.messages import Add
 from core.engine.prefix import PrefixCache
 from core.engine.request import Request
 from core.engine.rows import RequestTable
 from core.engine.scheduler import Scheduler
 from core.engine.settle import Settler
 from core.engine.step_budget import Limits
-from core.engine.tasks.pool import Pool, Pooled, Pooling, Vector
 
 BLOCK = 4
 
@@ -36,7 +38,7 @@ class Engine:
         rows_ = RequestTable(rows, longest, BLOCK)
         cache = PrefixCache(BlockPool(blocks), self.hasher, enabled=True)
         limits = Limits(rows, budget, max_chunk=3, max_model_len=longest)
-        self.scheduler = Scheduler(limits, rows_, cache, Fcfs(), task=Pool())
+        self.scheduler = Scheduler(limits, rows_, cache, Fcfs(), task=Pool(TaskSetup()))
         self.settler = Settler(self.scheduler)
         self.arrivals = 0
 
@@ -75,7 +77,7 @@ def pooled(number, vectors, errors):
 
 def vectors_of(outputs):
     """Return handle -> vector of the requests that ended with one."""
-    return {end.handle: Vector.in_end(end).array() for end in outputs.finished if end.parts}
+    return {end.handle: restored(end.parts["pool"], Vector, "pool").array() for end in outputs.finished if end.parts}
 
 
 def test_a_prompt_is_never_cut_whatever_chunks_are_wanted():
@@ -166,7 +168,7 @@ def test_a_damaged_vector_is_told(shape):
     with pytest.raises(ValueError, match="came with 4 bytes"):
         Vector(shape, b"1234")
     with pytest.raises(EngineError, match="CORE-E184 a part 'pool' is no Vector"):
-        Vector.in_end(Finished(1, "stop", parts={"pool": [shape, b"1234"]}))
+        restored([shape, b"1234"], Vector, "pool")
 
 
 def test_a_request_that_does_not_say_how_it_is_pooled_is_refused():

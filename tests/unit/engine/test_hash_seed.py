@@ -236,7 +236,8 @@ NO_CONTENT = {
     "environment",
     "probe",  # which of the plan's kernels take a layer: their values are the same within rounding
     "task",
-    "pooling",
+    "task_data",
+    "decodes",
     "options.model.served_model_name",
     "options.model.chat_template",
     "options.model.chat_template_content_format",

@@ -86,7 +86,7 @@ def test_only_known_files_name_a_feature(word):
 @pytest.mark.parametrize(
     ("code", "word"),
     [
-        ("from core.engine.tasks.pool import Pooling", "pooling"),
+        ("from some_plugin.engine import Pooling", "pooling"),
         ("import x.media.rows", "media"),
         ("new.pooling", "pooling"),
         ("StepResult(vectors=1)", "vectors"),

@@ -8,19 +8,18 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from core_plugin_pool.engine import Pool, Pooling
 
 from core import tasks
 from core.api.errors import EngineError, PluginError
 from core.api.participants import Participant
 from core.api.steps import StepPlan, StepResult
-from core.api.wire import MessageDecoder, encode_message
+from core.api.tasks import Task, TaskSetup
+from core.api.wire import MessageDecoder, encode_message, restored
 from core.engine import assembly
 from core.engine.inbound import Inbound
 from core.engine.messages import Add, ToEngine
-from core.engine.parts import restored
-from core.engine.tasks.base import Task
 from core.engine.tasks.generate import Generate
-from core.engine.tasks.pool import Pool, Pooling
 from core.plugins.catalog import Catalogue, Entry
 from core.plugins.hooks import Hooks
 from core.selection.participants import choose_participants
@@ -88,7 +87,7 @@ def counting(harness):
     """Return an engine that counts, with a worker beside it or as if in another process."""
 
     def make(*, distant=False, **sizes):
-        engine = harness(task=Count(), **sizes)
+        engine = harness(task=Count(TaskSetup()), **sizes)
         sizes = engine.blocks, engine.block_size, engine.max_seqs, engine.max_len, engine.worker.vocab_size
         engine.executor.worker = engine.worker = CountingWorker(*sizes, distant=distant)
         return engine
@@ -173,13 +172,38 @@ def test_whatever_comes_between_the_count_is_exact(counting, seed):
     assert sum(engine.cached.values())
 
 
+def test_requests_of_a_step_that_the_task_fails_at_end_and_the_engine_goes_on(counting, monkeypatch):
+    engine = counting(prefix=False, max_seqs=2)
+    broken = [True]
+    settle = Count.settle
+
+    def failing(self, *given):
+        if broken.pop() if broken else False:
+            raise KeyError("odd")
+        settle(self, *given)
+
+    monkeypatch.setattr(Count, "settle", failing)
+    for handle in range(3):
+        engine.add(handle, range(6), parts={"count": Divisor(2)})
+    engine.run()
+    assert engine.finished == {0: "error", 1: "error", 2: "stop"} and engine.parts[2] == {"count": 3}
+    assert engine.pool.used == 0
+
+
 # -- how an engine knows its task --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("name", "half"), [("generate", Generate), ("pool", Pool)])
-def test_every_task_is_found_by_its_name(name, half):
-    assert tasks.engine_half(name) is half and half.name == name
-    assert tasks.TASKS[name].worker.startswith("core.worker.tasks.")
+def test_core_has_one_task_and_plugins_the_others():
+    half = tasks.engine_half(SimpleNamespace(task="generate"), None)
+    assert isinstance(half, Generate) and half.name == "generate"
+    assert [*tasks.TASKS] == ["generate"] and tasks.TASKS["generate"].worker.startswith("core.worker.tasks.")
+    plan = SimpleNamespace(name="pool", owner="'pool' (a 1)", options={})
+    active = SimpleNamespace(planned=lambda group: plan, make=lambda planned, setup: Pool(setup))
+    config = SimpleNamespace(task="pool", task_data={"bidirectional": True})
+    assert isinstance(found := tasks.engine_half(config, active), Pool) and not found.shares_prefixes
+    config.task = "count"
+    with pytest.raises(PluginError, match=r"CORE-P160 task 'pool' .*is called 'pool', not 'count'"):
+        tasks.engine_half(config, active)
 
 
 @pytest.mark.parametrize("part", [Divisor(3), {"number": 3}], ids=["beside", "distant"])
@@ -208,7 +232,9 @@ def test_a_part_that_no_task_of_the_engine_declares_is_refused():
         restored({}, Generate.part, "generate")
 
 
-@pytest.mark.parametrize(("task", "names"), [(Generate(), ["structured"]), (Pool(), []), (Count(), [])])
+@pytest.mark.parametrize(
+    ("task", "names"), [(Generate(), ["structured"]), (Pool(TaskSetup()), []), (Count(TaskSetup()), [])]
+)
 def test_what_constrains_tokens_takes_part_where_tokens_are_sampled(task, names):
     value = "core_plugin_structured.manifest:STRUCTURED"
     entry = Entry("core.participants", "structured", "core-plugin-structured", "0.1.0", value)
@@ -223,6 +249,6 @@ def test_a_participant_called_like_the_task_is_refused(monkeypatch):
         def __init__(self): ...
 
     monkeypatch.setattr(assembly, "_connectors", lambda setup: [Pooler()])
-    setup = SimpleNamespace(config=None, active=SimpleNamespace(impls=lambda group: ()), task=Pool())
+    setup = SimpleNamespace(config=None, active=SimpleNamespace(impls=lambda group: ()), task=Pool(TaskSetup()))
     with pytest.raises(PluginError, match="CORE-P182 a participant is called 'pool'"):
         assembly.engine_stages(setup)

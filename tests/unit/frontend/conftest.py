@@ -13,7 +13,7 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from core.api.errors import EngineError
-from core.api.shapes import ModelShape
+from core.api.shapes import ModelShape, PoolingShape
 from core.api.weights import CheckpointInfo, ModelFiles
 from core.config.resolved import EngineConfig, Options
 from core.engine.messages import Abort, Add, Call, CallResult, Finished, Logprobs, Outputs, Ready, Started, Stats
@@ -50,7 +50,12 @@ def tokenizer() -> FastTokenizer:
 @cache
 def template_engine() -> PlannedPlugin:
     """Return the engine of chat templates as plans have it."""
-    (entry,) = Catalogue.scan().entries("core.chat_templates")
+    return the_plugin("core.chat_templates")
+
+
+def the_plugin(group: str) -> PlannedPlugin:
+    """Return the only plugin of a kind as plans have it."""
+    (entry,) = Catalogue.scan().entries(group)
     fields = {key: getattr(entry, key) for key in ("group", "name", "value", "dist", "version")}
     return PlannedPlugin(**fields, api=KINDS[entry.group].api)
 
@@ -75,6 +80,19 @@ def make_resolution(tokenizer, *, max_model_len: int = 64, generation: dict | No
         block_size=16,
     )
     return SimpleNamespace(config=config, reader=SimpleNamespace(tokenizer=lambda path: tokenizer))
+
+
+def pooling_config(config: EngineConfig, shape: PoolingShape) -> EngineConfig:
+    """Return the configuration of an engine that pools."""
+    plan = PluginPlan(drivers=(*config.plan.drivers, the_plugin("core.tasks")))
+    data = shape.model_dump(mode="json")
+    return config.model_copy(update={"plan": plan, "task": "pool", "task_data": data, "decodes": False})
+
+
+@pytest.fixture
+def pooling():
+    """Return what makes an engine's configuration that of one that pools."""
+    return pooling_config
 
 
 class Script:

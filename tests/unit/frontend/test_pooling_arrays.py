@@ -5,13 +5,13 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 import pytest
+from core_plugin_pool import inputs as pooling_inputs
+from core_plugin_pool.engine import ARRAY_DTYPES, Array, Pooling
+from core_plugin_pool.inputs import PoolingInputs, PoolingPrompt
 
 from core.api.errors import RequestError
-from core.engine.tasks.pool import ARRAY_DTYPES, Array, Pooling
+from core.api.pooled import PoolingParams
 from core.frontend.inputs import InputProcessor
-from core.frontend.pooling import inputs as pooling_inputs
-from core.frontend.pooling.inputs import PoolingInputs, PoolingPrompt
-from core.frontend.pooling.results import PoolingParams
 from core.selection.no_tokenizer import NoTokenizer
 
 

@@ -7,19 +7,19 @@ from types import SimpleNamespace
 import msgspec
 import numpy as np
 import pytest
+from core_plugin_pool.engine import Vector
+from core_plugin_pool.model import PoolingModel, normalized
 
 from core import PoolingParams
 from core.api.errors import EngineError, RequestError
 from core.api.requests import Reject
 from core.api.shapes import PoolingShape
 from core.engine.messages import Abort, Add, Finished, Outputs, Ready, Started, Stats
-from core.engine.tasks.pool import Vector
 from core.frontend.async_llm import AsyncLLM
 from core.frontend.inputs import InputProcessor
 from core.frontend.llm import LLM
-from core.frontend.pooling.model import PoolingModel, normalized
-from core.frontend.pooling.requests import PoolingRequests
 from core.frontend.request import GenerationRequest
+from core.frontend.tasks.requests import TaskRequests
 
 SIZE = 8
 EMBEDS = PoolingShape(bidirectional=True)
@@ -93,10 +93,10 @@ class AsyncPoolEngine(PoolEngine):
 
 
 @pytest.fixture
-def resolution(resolved):
+def resolution(resolved, pooling):
     def make(shape=EMBEDS, **sections):
         made = resolved(**sections)
-        return SimpleNamespace(config=made.config.model_copy(update={"pooling": shape}), reader=made.reader)
+        return made if shape is None else SimpleNamespace(config=pooling(made.config, shape), reader=made.reader)
 
     return make
 
@@ -111,7 +111,7 @@ def model(tokenizer):
 
 def run(model, work):
     """Answer work without an engine."""
-    from core.frontend.pooling.model import PooledVector
+    from core_plugin_pool.model import PooledVector
 
     return work.finish([PooledVector(vector_of(one.ids), 1) for one in work.prompts])
 
@@ -207,7 +207,7 @@ def test_who_decides_on_normalising(model, made, asked, unit):
     ],
 )
 def test_activations_are_safe_with_large_numbers(model, activation, expected):
-    from core.frontend.pooling.model import PooledVector
+    from core_plugin_pool.model import PooledVector
 
     labels = ("a", "b", "c")
     shape = PoolingShape(task="classify", method="cls", labels=labels, activation=activation)
@@ -257,7 +257,7 @@ def test_a_tokenizer_that_knows_no_pairs(tokenizer):
 
 
 def test_a_call_that_fails_is_forgotten_as_a_whole(model):
-    requests = PoolingRequests()
+    requests = TaskRequests("pool", model())
     batch, messages = requests.add(model().embed([[1], [2], [3]], PoolingParams()).prompts)
     other, _ = requests.add(model().embed([[4]], PoolingParams()).prompts)
     first, second, third = batch.handles
@@ -275,7 +275,7 @@ def test_a_call_that_fails_is_forgotten_as_a_whole(model):
 
 def test_a_vector_that_is_none_fails_its_call_alone(model):
     """As it arrives from the other process: plain data."""
-    requests = PoolingRequests()
+    requests = TaskRequests("pool", model())
     (first, second), (third,) = (
         (batch := requests.add(model().embed(ids, PoolingParams()).prompts)[0]).handles for ids in ([[1], [2]], [[3]])
     )

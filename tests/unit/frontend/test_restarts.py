@@ -6,15 +6,15 @@ import asyncio
 
 import numpy as np
 import pytest
+from core_plugin_pool.engine import Pooling
+from core_plugin_pool.inputs import PoolingPrompt
 
 from core import SamplingParams
 from core.api.errors import EngineError, RequestError
 from core.engine.messages import Abort, Add, Call
-from core.engine.tasks.pool import Pooling
 from core.frontend.beams.search import BeamSearchParams
-from core.frontend.pooling.inputs import PoolingPrompt
-from core.frontend.pooling.requests import PoolingRequests
 from core.frontend.restarts import MOST_DEATHS, WINDOW_SECONDS, RestartBudget, at_work
+from core.frontend.tasks.requests import TaskRequests
 
 TEXT = "the quick brown fox jumps over a lazy dog"
 DEAD = EngineError("CORE-E110", "the engine process was ended by signal 9.")
@@ -308,7 +308,7 @@ def test_who_may_have_been_at_work(started, rows, found):
 
 
 def test_pooling_requests_run_again_and_those_that_may_be_the_cause_fail():
-    requests = PoolingRequests()
+    requests = TaskRequests("pool", None)
     prompts = [PoolingPrompt([1, 2, 3], Pooling("last")), PoolingPrompt([4], Pooling("last"))]
     batch, messages = requests.add(prompts)
     requests.engine_died(1)

@@ -69,6 +69,9 @@ def probe_host():
     return ProbeResult(available=True, reason="2 cores", capability=(1,), facts={"cores": 2})
 
 
+def no_task(facts): ...
+
+
 def refine(request, probe):
     return Verdict.of(None if probe.capability >= (1,) else "needs capability 1")
 

@@ -12,7 +12,7 @@ from core.config.fields import fields_by_path
 from core.config.flags import add_option_flags
 from core.config.load import load_options
 from core.config.parser import CoreParser
-from core.plugins.kinds import COMMAND, FLAG_DIALECT, HOOKS, KERNEL, KINDS
+from core.plugins.kinds import COMMAND, FLAG_DIALECT, HOOKS, KERNEL, KINDS, TASK
 from core.selection.resolver import resolve
 
 FIELDS = {
@@ -25,6 +25,7 @@ FIELDS = {
     # All kernels that fit take part unnamed, so that the two called `twin` would have to be told apart in every start.
     "core.kernels": "op='rms_norm', devices={'host'}, dtypes={'bfloat16'}, maturity='experimental'",
     "core.structured_output": "grammars={'regex'}",
+    "core.tasks": "worker_impl='world.impl:Nothing', front_impl='world.impl:Nothing', choose='world.impl:no_task'",
 }
 """What a descriptor of each kind needs besides the common fields, to serve in the small world."""
 
@@ -44,6 +45,7 @@ def of_every_kind(kinds):
 def world(site):
     """`twin` of acme and of bolt, `other` of acme, and `unfit`, which lacks a library; of every kind."""
     site.install_world()
+    site.install("pooler", {"core.tasks": {"pool": "core_plugin_pool.manifest:POOL"}})  # I/O processors need one
     for dist, names in {"acme": ("twin", "other", "unfit"), "bolt": ("twin",)}.items():
         lines, points = ["from core.api import *"], {}
         for group, kind in DESCRIPTORS.items():
@@ -84,8 +86,8 @@ def config(path: Path, kind, value) -> str:
     return str(file)
 
 
-def test_every_kind_has_a_flag_but_commands_flag_dialects_and_hooks():
-    assert {kind for kind in KINDS.values() if not kind.option} == {COMMAND, FLAG_DIALECT, HOOKS}
+def test_every_kind_has_a_flag_but_commands_flag_dialects_tasks_and_hooks():
+    assert {kind for kind in KINDS.values() if not kind.option} == {COMMAND, FLAG_DIALECT, TASK, HOOKS}
     for kind in CHOSEN:
         field = fields_by_path()[f"select.{kind.option}"]
         assert (field.flag, field.env) == (kind.flag, f"CORE_{kind.option.upper()}")

@@ -133,4 +133,4 @@ def test_a_model_without_a_tokenizer_is_refused_before_it_is_loaded(plain, tmp_p
     assert main(["plugins", "why", str(folder)]) == 1
     assert "CORE-M110 there is no tokenizer.json in" in capsys.readouterr().err
     resolved = resolve(Options(model=ModelOptions(model=str(folder), runner="pooling", convert="embed")))
-    assert resolved.config.pooling is not None  # it reads token ids
+    assert not resolved.config.decodes  # it reads token ids

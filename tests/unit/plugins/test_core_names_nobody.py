@@ -17,8 +17,8 @@ KNOWN = tomllib.loads((ROOT / "core" / "plugins" / "known.toml").read_text())["r
 
 _WORDS = """
     admin all auto bench chat compile complete cpu dense disk draw experts fallback generate grammar hub inc int8 kinds
-    linear local lookup ls mapped none ones opt pooling priority ps pull recurrent render responses resume rm route run
-    sampled seed show standard stats stop structured subprocess
+    linear local lookup ls mapped none ones opt pool pooling priority ps pull recurrent render responses resume rm route
+    run sampled seed show standard stats stop structured subprocess
 """
 ORDINARY = frozenset(_WORDS.split())
 """Names of plugins that are words of the field, or of the language, and stand in core for what they say there."""

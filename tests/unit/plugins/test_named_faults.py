@@ -133,8 +133,9 @@ def starts_an_engine(plugins, monkeypatch):
 
 def starts_a_front_end(plugins, monkeypatch):
     monkeypatch.setattr(frontend, "enter", lambda plan: plugins)
-    front = frontend.FrontPlugins(plugins.plan)
-    front.io_processor(IOContext(*[None] * len(IOContext.__dataclass_fields__)))
+    frontend.FrontPlugins(plugins.plan)
+    context, group = IOContext(*[None] * len(IOContext.__dataclass_fields__)), "core.io_processors"
+    frontend._driven(plugins, None, [group], group, context)
 
 
 def starts_routes(plugins, monkeypatch):

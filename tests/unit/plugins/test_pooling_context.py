@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from core_plugin_pool.choosing import MOST_TOKENS, choose
 
-from core.api import CheckpointInfo, ModelShape
+from core.api import CheckpointInfo, ModelShape, TaskFacts
 from core.api.shapes import PoolingShape
-from core.config.resolved import ModelOptions
 from core.selection.context import context_of
-from core.selection.pooling import MOST_TOKENS
-from core.selection.tasks import choose_task
 
 
 @pytest.mark.parametrize(
@@ -37,5 +35,5 @@ def test_the_longest_prompt(positions, said, wanted, context):
     )
     made = {} if said is None else {"max_length": said}
     checkpoint = CheckpointInfo(path="/nowhere", format="fake", architecture="Fake", config={}, pooling=made)
-    task = choose_task(ModelOptions(model="m"), checkpoint, shape)
+    task = choose(TaskFacts(checkpoint, shape, {"runner": "auto", "convert": "auto", "pooling": "auto"}))
     assert context_of(wanted, task.context, shape) == (context, [])

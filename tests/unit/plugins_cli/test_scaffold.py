@@ -32,6 +32,7 @@ TORCH_FREE = [
         "core.structured_output",
         "core.drafters",
         "core.participants",
+        "core.tasks",
         "core.weight_loaders",
         "core.weight_stores",
     ),

@@ -116,6 +116,10 @@ class FakeLLM:
     plugin_fields: dict = field(default_factory=dict)
     pooling: object = None
 
+    @property
+    def front(self):
+        return self.pooling
+
     def __post_init__(self):
         self.tokenizer = ByteTokenizer()
         self.held = threading.Event()

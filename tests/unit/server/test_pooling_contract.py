@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 from core_plugin_ollama.manifest import OLLAMA
 from core_plugin_ollama.routes import OllamaRoutes
+from core_plugin_pool.model import PooledVector, PoolingModel
 from core_plugin_pooling.manifest import POOLING
 from core_plugin_pooling.routes import PoolingRoutes
 
+from core import PoolingParams
 from core.api import MAX_PROMPTS, ChatRequest, PluginError, RequestError, ScoreRequest, VectorRequest
 from core.api.shapes import PoolingShape
 from core.frontend.inputs import InputProcessor
-from core.frontend.pooling.model import PooledVector, PoolingModel
 from core.selection.no_tokenizer import NoTokenizer
 from core.server.plugged_client import ServedClient
 from core.server.plugged_table import RouteTable
@@ -75,6 +76,13 @@ def test_vectors_of_prompts_of_every_kind(pooling, client):
     done = asyncio.run(client(pooling()).pool(VectorRequest(prompts=["ab", [5, 6], chat]), prefix="v"))
     assert done.id.startswith("v-") and [one.shape for one in done.results] == [(3,)] * 3
     assert (done.usage.prompt, done.usage.cached) == (3 + 2 + len("[user]hi") + 1, 3)
+
+
+def test_work_of_the_front_half_is_run_as_it_is(pooling, client):
+    asks = client(pooling())
+    found = asyncio.run(asks.run(asks.front.embed(["ab", [5, 6]], PoolingParams())))
+    assert [len(one.prompt_token_ids) for one in found] == [3, 2]
+    assert found[0].outputs.embedding == pytest.approx([0.1, 0.2, 0.3])
 
 
 def test_errors_have_the_fields_of_the_api(pooling, client):

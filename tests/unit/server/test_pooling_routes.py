@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import httpx
 import numpy as np
 import pytest
+from core_plugin_pool.model import PooledVector, PoolingModel
 from core_plugin_pooling.encoding import decode
 from core_plugin_pooling.protocol import (
     ClassifyBody,
@@ -23,7 +24,6 @@ from core.api import Caller, key_id
 from core.api.errors import RequestError
 from core.api.shapes import PoolingShape
 from core.frontend.inputs import InputProcessor
-from core.frontend.pooling.model import PooledVector, PoolingModel
 
 SIZE = 8
 EMBEDS = PoolingShape(bidirectional=True, normalize=False)

@@ -35,7 +35,7 @@ def test_memory_is_given_back_once_the_tokenizer_is_read(monkeypatch, fails):
         return "tokenizer"
 
     monkeypatch.setattr(no_tokenizer, "trim", lambda: order.append("trimmed"))
-    config = SimpleNamespace(checkpoint=SimpleNamespace(path="model"), pooling=None)
+    config = SimpleNamespace(checkpoint=SimpleNamespace(path="model"), decodes=True)
     reader = SimpleNamespace(tokenizer=tokenizer)
     if fails:
         with pytest.raises(CheckpointError):

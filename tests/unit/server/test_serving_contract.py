@@ -248,7 +248,7 @@ def test_a_drain_waits_for_a_reply_and_a_stop_ends_it(fake, options):
 
 def test_models_that_give_vectors_are_not_asked(fake, said):
     plugin = Plugin()
-    said(fake(pooling=SimpleNamespace(name="tiny", shape=SimpleNamespace(task="embed"), tasks=("embed",))), plugin)
+    said(fake(pooling=SimpleNamespace(name="tiny", gives="embeddings", tasks=("embed",))), plugin)
     assert plugin.client.abilities == {"embed"}
     for ask in (plugin.client.open(CHAT, prefix="a"), plugin.client.describe(CHAT)):
         with pytest.raises(RequestError) as refused:

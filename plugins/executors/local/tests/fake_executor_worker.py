@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from core.api import AllowedTokens, CheckpointError, Done, EngineError, StepResult, WorkerInfo
-from core.engine.parts import restored
+from core.api.wire import restored
 
 
 class FakeStream:

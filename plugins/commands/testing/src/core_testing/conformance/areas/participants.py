@@ -18,7 +18,10 @@ from core.engine.assembly import settings_of
 from core.engine.driven import DRIVEN
 from core.engine.participants.moments import counted
 from core.engine.participants.stages import MOST_STATS
+from core.plugins.catalog import Catalogue
 from core.plugins.contracts import check_contract
+from core.plugins.kinds import TASK
+from core.plugins.known import Table
 from core.plugins.plan import PlannedPlugin
 from core.selection.participants import HONOURED
 from core.tasks import TASKS
@@ -60,7 +63,9 @@ def what_it_asks_core_for_is_there(subject: Subject) -> None:
     require(not unknown, f"core leaves {', '.join(sorted(HONOURED))} to participants, not {', '.join(unknown)}")
     closed = sorted(set(spec.drives) - set(DRIVEN))
     require(not closed, f"participants drive {', '.join(DRIVEN)}, not {', '.join(closed)}")
-    unserved = sorted(spec.tasks - {"*", *TASKS})
+    installed = {one.name for one in Catalogue.scan().entries(TASK.group)}
+    known = {name for row in Table.read().providing(TASK.group) for name in row.names["tasks"]}
+    unserved = sorted(spec.tasks - {"*", *TASKS, *installed, *known})
     require(not unserved, f"there is no task {', '.join(unserved)}")
     planned = PlannedPlugin(
         group=entry.group, name=entry.name, value=entry.value, dist=entry.dist, version=entry.version, api=spec.api

@@ -9,14 +9,16 @@ from typing import Any
 import msgspec
 import numpy as np
 import orjson
+from core_plugin_pool.data import DataPooling
+from core_plugin_pool.model import PooledVector, PoolingModel
 
 from core.api.errors import PluginError
+from core.api.fronts import TaskPrompt, Work
 from core.api.io_processors import IOContext, IORequest
+from core.api.kinds import Chosen
 from core.api.shapes import PoolingShape
 from core.frontend.inputs import InputProcessor
-from core.frontend.pooling.data import DataPooling
-from core.frontend.pooling.inputs import PoolingPrompt
-from core.frontend.pooling.model import PooledVector, PoolingModel, Work
+from core.plugins.drivers import describe
 from core.server.pooled import written
 from core_testing.conformance.outcome import Failed
 from core_testing.conformance.samples import IOSample
@@ -52,7 +54,7 @@ class IOBench:
             processor = subject.impl()(context)
         except Exception as error:
             raise Failed(f"its constructor raised {type(error).__name__}: {error}") from error
-        self._line = DataPooling(processor, "'kit'", self.pooler)
+        self._line = DataPooling(Chosen("kit", "'kit'", subject.descriptor, processor, blame=_raised), self.pooler)
         self.seen: list[Work[Any]] = []
 
     def answer(self, data: Any) -> bytes:
@@ -66,11 +68,15 @@ class IOBench:
         self.seen.append(work)
         return work.finish([PooledVector(self._vector(prompt)) for prompt in work.prompts])
 
-    def _vector(self, prompt: PoolingPrompt) -> np.ndarray:
-        seed = hashlib.sha256(msgspec.msgpack.encode((prompt.ids, prompt.pooling))).digest()
-        rows = (len(prompt.ids),) if prompt.pooling.method == "all" else ()
+    def _vector(self, prompt: TaskPrompt) -> np.ndarray:
+        seed = hashlib.sha256(msgspec.msgpack.encode((prompt.ids, prompt.part))).digest()
+        rows = (len(prompt.ids),) if prompt.part.method == "all" else ()
         random = np.random.default_rng(int.from_bytes(seed[:8], "little"))
         return random.standard_normal((*rows, self.pooler.size)).astype(np.float32)
+
+
+def _raised(what: str, error: BaseException) -> PluginError:
+    return PluginError("CORE-P108", f"I/O processor 'kit': {what} raised {describe(error)}.")
 
 
 def _copied(data: Any) -> Any:

@@ -13,7 +13,9 @@ from fastapi import FastAPI
 
 from core.api.descriptors import RouteSpec
 from core.api.errors import CoreError, EngineError, RequestError
+from core.api.fronts import TaskFront
 from core.api.operator import PauseMode
+from core.api.pooling import PoolingFront
 from core.api.routes import RoutePlugin
 from core.api.sampling import SamplingField
 from core.api.tokenizer import Tokenizer
@@ -21,7 +23,6 @@ from core.config.resolved import EngineConfig, Options, ServerOptions
 from core.engine.messages import Stats
 from core.frontend.inputs import Prepared
 from core.frontend.output_stream import IteratedFeed, OutputFeed
-from core.frontend.pooling.model import PoolingModel
 from core.frontend.prompts import PromptIds, TokenizedPrompt, prompt_ids, split_prompt
 from core.frontend.request import GenerationRequest
 from core.frontend.results import CompletionOutput, RequestOutput
@@ -75,7 +76,8 @@ class KitLLM:
     grammar_kinds: frozenset[str] | None = None
     honoured: frozenset[str] | None = None
     plugin_fields: Mapping[str, SamplingField] = field(default_factory=dict)
-    pooling: PoolingModel | None = None
+    pooling: PoolingFront | None = None
+    front: TaskFront | None = None
 
     async def submit(self, request: GenerationRequest, *, delta: bool = False) -> OutputFeed:
         """Answer a request piece by piece; all of it so far each time, unless only what is new is asked for."""

@@ -1,9 +1,9 @@
-"""What a pooling call takes and gives back, with the names that users of other engines know."""
+"""What a pooling call takes and gives back, with the names that users of other engines know. Provisional."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 import numpy as np
@@ -123,6 +123,24 @@ class PoolingRequestOutput(Generic[T]):
 EmbeddingRequestOutput = PoolingRequestOutput[EmbeddingOutput]
 ClassificationRequestOutput = PoolingRequestOutput[ClassificationOutput]
 ScoringRequestOutput = PoolingRequestOutput[ScoringOutput]
+
+
+@dataclass(frozen=True, slots=True)
+class DataAnswer:
+    """What an I/O processor answered, and what the model gave for it.
+
+    Attributes:
+        answer: A value of which JSON can be made (numpy arrays included).
+        outputs: One for each prompt.
+    """
+
+    answer: Any
+    outputs: list[PoolingRequestOutput[PoolingOutput]]
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Tokens of all prompts."""
+        return sum(len(one.prompt_token_ids) for one in self.outputs)
 
 
 def _integer(name: str, value: object, low: int, high: int) -> None:

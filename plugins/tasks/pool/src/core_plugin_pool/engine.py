@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
 import numpy as np
 
-from core.engine.parts import restored
-from core.engine.tasks.base import Task
+from core.api.shapes import PoolingShape
+from core.api.tasks import StepLimits, Task, TaskSetup
+from core.api.wire import restored
 
 if TYPE_CHECKING:
     from core.api.steps import StepResult
-    from core.config.resolved import EngineConfig
-    from core.engine.messages import Finished, Outputs
-    from core.engine.request import Request
-    from core.engine.scheduler import Step
-    from core.engine.settle import Settler
-    from core.engine.step_budget import Limits
+    from core.api.tasks import SettledStep, TaskRequest, TaskSettler
+
+L = TypeVar("L", bound=StepLimits)
 
 NAME = "pool"
 
@@ -103,12 +101,6 @@ class Vector(msgspec.Struct, array_like=True):
         """Wrap an array."""
         return Vector(list(array.shape), np.ascontiguousarray(array, dtype="<f4").tobytes())
 
-    @staticmethod
-    def in_end(end: Finished) -> Vector:
-        """Return the vector that came with the end of a request. Raises `EngineError` CORE-E184 for what is none."""
-        vector: Vector = restored(end.parts[NAME], Vector, NAME)
-        return vector
-
     def array(self) -> np.ndarray:
         """Return the array, writable."""
         return np.frombuffer(self.data, dtype="<f4").reshape(self.shape).astype(np.float32)
@@ -122,16 +114,16 @@ class Pool(Task):
     whole_prompts = True
     step_tokens = 2048  # nobody waits for the next token, so what counts is throughput
 
-    def limits(self, limits: Limits) -> Limits:
+    def __init__(self, setup: TaskSetup) -> None:
+        # What a token's keys are depends on the tokens before it alone, or on those behind it as well.
+        self.shares_prefixes = not PoolingShape.model_validate(setup.data).bidirectional
+
+    def limits(self, limits: L) -> L:
         """Let the longest prompt fit into a step."""
         budget = max(limits.max_num_batched_tokens, limits.max_model_len)
         return replace(limits, max_num_batched_tokens=budget, advised=False)
 
-    def shares_prefixes(self, config: EngineConfig) -> bool:
-        """Return whether what a token's keys are depends on the tokens before it alone."""
-        return config.pooling is None or not config.pooling.bidirectional
-
-    def accept(self, request: Request, max_model_len: int) -> int:
+    def accept(self, request: TaskRequest, max_model_len: int) -> int:
         """Return the length of the prompt and its vector."""
         asked = request.parts.get(NAME)
         if asked is None:
@@ -140,7 +132,9 @@ class Pool(Task):
             request.reusable = False  # the hidden states of every position are read
         return super().accept(request, max_model_len)
 
-    def settle(self, settler: Settler, step: Step, alive: np.ndarray, result: StepResult, outputs: Outputs) -> None:
+    def settle(
+        self, settler: TaskSettler, step: SettledStep, alive: np.ndarray, result: StepResult, outputs: Any
+    ) -> None:
         """End each request with the step that brings its vector."""
         pooled: Pooled = restored(result.parts[NAME], Pooled, NAME)
         for index, vector in pooled.vectors.items():

@@ -8,20 +8,21 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from core.engine.client import SyncEngine
-from core.engine.messages import Abort, Outputs
-from core.frontend.pooling.data import DataPooling, as_output, data_of, io_request
-from core.frontend.pooling.model import PoolingModel, Work
-from core.frontend.pooling.requests import PoolingRequests
-from core.frontend.pooling.results import (
+from core.api.fronts import Work
+from core.api.pooled import (
     ClassificationRequestOutput,
     EmbeddingRequestOutput,
     PoolingParams,
     PoolingRequestOutput,
     ScoringRequestOutput,
 )
+from core.api.pooling import PoolingFront
+from core.engine.client import SyncEngine
+from core.engine.messages import Abort, Outputs
 from core.frontend.prompts import PromptInput, as_list
 from core.frontend.stepping import step
+from core.frontend.tasks.data import as_output, data_of, io_request
+from core.frontend.tasks.requests import TaskRequests
 
 T = TypeVar("T")
 
@@ -59,9 +60,9 @@ class PoolingCalls(ABC):
         if data is None:
             work = self._pooler().encode(as_list(prompts), params, pooling_task)
             return self._pool(work, shown=use_tqdm)
-        processor, pool = self._data_pooler(), partial(self._pool, shown=use_tqdm)
+        pooler, pool = self._pooler(), partial(self._pool, shown=use_tqdm)
         return [
-            as_output(request, processor.run_now(request, pool))
+            as_output(request, pooler.run_now(request, pool))
             for request in (io_request(one, params, pooling_task, f"pooling-{index}") for index, one in enumerate(data))
         ]
 
@@ -86,21 +87,17 @@ class PoolingCalls(ABC):
         return self._pool(work, shown=use_tqdm)
 
     @abstractmethod
-    def _pooler(self) -> PoolingModel:
+    def _pooler(self) -> PoolingFront:
         """Return what makes vectors. Raises `RequestError` if the model generates."""
-
-    @abstractmethod
-    def _data_pooler(self) -> DataPooling:
-        """Return what answers data. Raises `RequestError` if nothing does."""
 
     @abstractmethod
     def _pool(self, work: Work[T], *, shown: bool) -> list[T]:
         """Run work to its end."""
 
 
-def run_pooling(
+def run_work(
     engine: SyncEngine,
-    requests: PoolingRequests,
+    requests: TaskRequests,
     work: Work[T],
     room: int,
     observe: Callable[[Outputs, int], None],

@@ -11,12 +11,11 @@ import msgspec
 import numpy as np
 
 from core.api.errors import RequestError
+from core.api.fronts import TaskInputs
+from core.api.io_processors import IOPrompt
+from core.api.pooled import PoolingParams
 from core.api.tokenizer import FittedText, extras_of
-from core.engine.tasks.pool import Array, Pooling, PoolingMethod
-from core.frontend.inputs import InputProcessor
-from core.frontend.pooling.results import PoolingParams
-from core.frontend.prompts import PromptInput, Truncation
-from core.selection.no_tokenizer import READS_NO_TEXT, NoTokenizer
+from core_plugin_pool.engine import Array, Pooling, PoolingMethod
 
 TRUNCATE = "truncate_prompt_tokens"
 
@@ -33,6 +32,11 @@ class PoolingPrompt:
     ids: list[int]
     pooling: Pooling
 
+    @property
+    def part(self) -> Pooling:
+        """What travels with it."""
+        return self.pooling
+
     def salt(self, given: str | None) -> str | None:
         """Return what keeps its cached prefixes apart from those of other requests."""
         if not self.pooling.arrays:
@@ -48,14 +52,14 @@ class PoolingInputs:
         inputs: The model's tokenizer, vocabulary and length.
     """
 
-    def __init__(self, inputs: InputProcessor) -> None:
+    def __init__(self, inputs: TaskInputs) -> None:
         self._inputs = inputs
         # Without it there are no pairs, and cutting takes special tokens with it.
         extras = extras_of(inputs.tokenizer)
         self._fit = extras.fit if extras.can_fit else None
 
     def prompts(
-        self, prompts: Sequence[PromptInput], params: PoolingParams, method: PoolingMethod, param: str = "prompt"
+        self, prompts: Sequence[IOPrompt], params: PoolingParams, method: PoolingMethod, param: str = "prompt"
     ) -> list[PoolingPrompt]:
         """Return single prompts. Raises `RequestError`; `param` names the field they came from."""
         limit = self._limit(params)
@@ -94,10 +98,9 @@ class PoolingInputs:
         texts = [one.text for one in given if one.text is not None and one.special is special]
         if not texts:
             return iter(())
-        if isinstance(self._inputs.tokenizer, NoTokenizer):
-            raise RequestError(READS_NO_TEXT, param=param)
+        self._inputs.check_text(param)
         if limit is not None:  # what is cut off anyway is not tokenized
-            texts = [self._inputs.cut_text(text, Truncation(tokens=limit, side="right")) for text in texts]
+            texts = [self._inputs.part_of(text, limit, "right") for text in texts]
         if limit is None or self._fit is None or not special:
             bounded = limit is None
             return iter(self._inputs.tokenize(texts, param=param, add_special_tokens=special, bounded=bounded))

@@ -1,4 +1,4 @@
-"""Whether an engine generates or pools, and how: from the model's shape, its makers' files and the user's options."""
+"""Whether a model pools, and how: from its shape, its makers' files and the user's options."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 from core.api.errors import ConfigError
 from core.api.shapes import ModelShape, PoolingShape
+from core.api.tasks import TaskChoice, TaskFacts
 from core.api.weights import CheckpointInfo
-from core.config.resolved import ModelOptions
 
 MOST_TOKENS = 2**17
 """Tokens of a prompt for a model that pools, unless `--max-model-len` says more. Tables of positions are made for all
@@ -17,28 +17,39 @@ of them, and the KV cache, which bounds a context as well, may be small per toke
 _METHODS = ("mean", "max", "cls", "last")
 _MADE = ("method", "normalize", "dense", "prompts", "default_prompt")
 
+Settings = Mapping[str, Any]
+"""Values of `--runner`, `--convert` and `--pooling`."""
 
-def pooling_of(options: ModelOptions, checkpoint: CheckpointInfo, shape: ModelShape) -> PoolingShape | None:
-    """Return what the engine gives instead of tokens; None if it generates.
+
+def choose(facts: TaskFacts) -> TaskChoice | None:
+    """Return what a model that pools gives, as `PoolingShape`, and how long its prompts are; None if it generates.
 
     Raises:
         ConfigError: CORE-C190 the model cannot do what was asked for, CORE-C191 pooling was chosen for a model that
             generates, or that pools in its own way.
     """
+    found = pooling_of(facts.settings, facts.checkpoint, facts.shape)
+    if found is None:
+        return None
+    return TaskChoice(longest_prompt(facts.checkpoint, facts.shape), found.model_dump(mode="json"))
+
+
+def pooling_of(options: Settings, checkpoint: CheckpointInfo, shape: ModelShape) -> PoolingShape | None:
+    """Return what the engine gives instead of tokens; None if it generates. Raises as `choose`."""
     if shape.pooling is not None:
         return _made_to_pool(options, checkpoint, shape.pooling)
-    wanted = options.runner == "pooling" or options.convert == "embed"
-    if options.runner == "generate" or not (wanted or (checkpoint.pooling and options.convert == "auto")):
-        if options.convert == "embed":
+    wanted = options["runner"] == "pooling" or options["convert"] == "embed"
+    if options["runner"] == "generate" or not (wanted or (checkpoint.pooling and options["convert"] == "auto")):
+        if options["convert"] == "embed":
             raise _cannot("--convert embed and --runner generate exclude each other.", "Leave one of them out.")
-        if options.pooling != "auto":
+        if options["pooling"] != "auto":
             raise ConfigError(
                 "CORE-C191",
-                f"--pooling {options.pooling} was given, but {checkpoint.architecture} generates tokens here.",
+                f"--pooling {options['pooling']} was given, but {checkpoint.architecture} generates tokens here.",
                 hint="Add --runner pooling to take embeddings from it.",
             )
         return None
-    if options.convert == "none":
+    if options["convert"] == "none":
         text = (
             f"{checkpoint.architecture} generates tokens; --runner pooling has to convert it, --convert none forbids."
         )
@@ -46,26 +57,26 @@ def pooling_of(options: ModelOptions, checkpoint: CheckpointInfo, shape: ModelSh
     return _embedding(options, checkpoint, PoolingShape(method="last"))
 
 
-def _made_to_pool(options: ModelOptions, checkpoint: CheckpointInfo, shape: PoolingShape) -> PoolingShape:
-    if options.runner == "generate":
+def _made_to_pool(options: Settings, checkpoint: CheckpointInfo, shape: PoolingShape) -> PoolingShape:
+    if options["runner"] == "generate":
         does = "embeds" if shape.task == "embed" else "classifies"
         raise _cannot(f"{checkpoint.architecture} does not generate tokens, it {does}.", "Leave --runner generate out.")
     if shape.task == "embed":
         return _embedding(options, checkpoint, shape)
-    if options.convert == "embed" or options.pooling not in ("auto", shape.method):
-        asked = "--convert embed" if options.convert == "embed" else f"--pooling {options.pooling}"
+    if options["convert"] == "embed" or options["pooling"] not in ("auto", shape.method):
+        asked = "--convert embed" if options["convert"] == "embed" else f"--pooling {options['pooling']}"
         text = f"{asked} was given, but {checkpoint.architecture} classifies, with a head made for '{shape.method}'."
         raise ConfigError("CORE-C191", text, hint="Leave it out.")
     return shape
 
 
-def _embedding(options: ModelOptions, checkpoint: CheckpointInfo, shape: PoolingShape) -> PoolingShape:
+def _embedding(options: Settings, checkpoint: CheckpointInfo, shape: PoolingShape) -> PoolingShape:
     """Return the shape of an embedding model: the options win, then the makers' files, then the model's default."""
     made: dict[str, Any] = {key: checkpoint.pooling[key] for key in _MADE if key in checkpoint.pooling}
     if made.get("dense"):
         made["size"] = made["dense"][-1]["out_features"]
-    if options.pooling in _METHODS:
-        made["method"] = options.pooling
+    if options["pooling"] in _METHODS:
+        made["method"] = options["pooling"]
     return PoolingShape.model_validate({**shape.model_dump(), **made, **_dimensions(checkpoint.config)})
 
 
@@ -90,8 +101,3 @@ def longest_prompt(checkpoint: CheckpointInfo, shape: ModelShape) -> int:
     if isinstance(length, int) and length > 0:
         return min(shape.max_positions, length, MOST_TOKENS)
     return min(shape.default_positions, MOST_TOKENS)
-
-
-def keeps_blocks(shape: ModelShape) -> bool:
-    """Whether the model keeps keys and values of the past: one that sees both ways has no past."""
-    return shape.pooling is None or not shape.pooling.bidirectional

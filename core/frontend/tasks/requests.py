@@ -1,21 +1,22 @@
-"""Pooling requests in flight: handles out, vectors in."""
+"""Requests of a task in flight: handles out, answers in."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import count
+from typing import Any
 
 import numpy as np
 
 from core.api.errors import CoreError, EngineError, RequestError
+from core.api.fronts import TaskFront, TaskPrompt
 from core.api.requests import Caller
 from core.api.sampling_params import SamplingParams
+from core.api.wire import restored
 from core.engine.messages import Add, Finished, Outputs
-from core.engine.tasks.pool import NAME, Vector
 from core.frontend.caller import NOBODY
-from core.frontend.pooling.inputs import PoolingPrompt
-from core.frontend.pooling.model import PooledVector
 from core.frontend.restarts import MOST_DEATHS, SUSPECT, at_work
 
 logger = logging.getLogger(__name__)
@@ -23,7 +24,7 @@ logger = logging.getLogger(__name__)
 _NOTHING = SamplingParams(max_tokens=1)
 
 
-class PoolingBatch:
+class TaskBatch:
     """The prompts of one call.
 
     Attributes:
@@ -37,29 +38,29 @@ class PoolingBatch:
         self.on_done: Callable[[], None] = lambda: None
         self.deaths = 0
         self._cached: dict[int, int] = {}
-        self._vectors: dict[int, np.ndarray] = {}
+        self._answers: dict[int, Callable[[int], Any]] = {}
         self._error: Exception | None = None
 
     @property
     def done(self) -> bool:
-        """Whether every vector is there, or none will come any more."""
-        return self._error is not None or len(self._vectors) == len(self.handles)
+        """Whether every answer is there, or none will come any more."""
+        return self._error is not None or len(self._answers) == len(self.handles)
 
-    def answers(self) -> list[PooledVector]:
+    def answers(self) -> list[Any]:
         """Return the answers in the order of the prompts. Raises what went wrong."""
         if isinstance(self._error, CoreError):
             raise type(self._error)(self._error.code, self._error.message, hint=self._error.hint)
         if self._error is not None:
             raise self._error
-        return [PooledVector(self._vectors[handle], self._cached.get(handle, 0)) for handle in self.handles]
+        return [self._answers[handle](self._cached.get(handle, 0)) for handle in self.handles]
 
     def started(self, handle: int, cached: int) -> None:
         """A request is scheduled; `cached` tokens of its prompt need no computation."""
         self._cached[handle] = cached
 
-    def take(self, handle: int, vector: np.ndarray) -> None:
-        """A vector came."""
-        self._vectors[handle] = vector
+    def take(self, handle: int, answer: Callable[[int], Any]) -> None:
+        """An answer came, to be made once it is known how many tokens of the prompt were cached."""
+        self._answers[handle] = answer
         if self.done:
             self.on_done()
 
@@ -70,12 +71,18 @@ class PoolingBatch:
             self.on_done()
 
 
-class PoolingRequests:
-    """All pooling requests of one front end."""
+class TaskRequests:
+    """All requests of one front end whose task is a plugin.
 
-    def __init__(self) -> None:
+    Args:
+        name: Of the task.
+        front: Its front half; None where there is no such task, and no such request.
+    """
+
+    def __init__(self, name: str, front: TaskFront | None) -> None:
+        self._name, self._front = name, front
         self._handles = count(1)
-        self._live: dict[int, PoolingBatch] = {}
+        self._live: dict[int, TaskBatch] = {}
         self._sent: dict[int, Add] = {}
 
     def __len__(self) -> int:
@@ -84,14 +91,14 @@ class PoolingRequests:
 
     def add(
         self,
-        prompts: Sequence[PoolingPrompt],
+        prompts: Sequence[TaskPrompt],
         *,
         priority: int = 0,
         cache_salt: str | None = None,
         caller: Caller = NOBODY,
-    ) -> tuple[PoolingBatch, list[Add]]:
+    ) -> tuple[TaskBatch, list[Add]]:
         """Register a call and return the messages that start its requests."""
-        batch = PoolingBatch([next(self._handles) for _ in prompts])
+        batch = TaskBatch([next(self._handles) for _ in prompts])
         self._live.update(dict.fromkeys(batch.handles, batch))
         messages = [
             Add(
@@ -100,9 +107,9 @@ class PoolingRequests:
                 params=_NOTHING,
                 priority=priority,
                 cache_salt=prompt.salt(cache_salt),
-                task=NAME,
+                task=self._name,
                 caller=caller,
-                parts={NAME: prompt.pooling},
+                parts={} if (part := prompt.part) is None else {self._name: part},
             )
             for handle, prompt in zip(batch.handles, prompts, strict=True)
         ]
@@ -111,7 +118,7 @@ class PoolingRequests:
         self._sent.update({message.handle: message for message in messages})
         return batch, messages
 
-    def drop(self, batch: PoolingBatch) -> list[int]:
+    def drop(self, batch: TaskBatch) -> list[int]:
         """Forget a call; return the handles that the engine must forget too."""
         return [handle for handle in batch.handles if self._pop(handle) is not None]
 
@@ -121,7 +128,7 @@ class PoolingRequests:
         for batch in batches.values():
             batch.deaths += 1
             if batch.deaths >= MOST_DEATHS:
-                logger.error("a pooling request is ended: %s", SUSPECT)
+                logger.error("a request is ended: %s", SUSPECT)
                 batch.fail(_failed(SUSPECT))
                 self.drop(batch)
 
@@ -137,7 +144,7 @@ class PoolingRequests:
         superfluous: list[int] = []
         for end in outputs.finished:
             batch = self._pop(end.handle)
-            if batch is not None and not _taken(batch, end):
+            if batch is not None and not self._taken(batch, end):
                 superfluous += self.drop(batch)
         return superfluous
 
@@ -148,23 +155,25 @@ class PoolingRequests:
         self._live.clear()
         self._sent.clear()
 
-    def _pop(self, handle: int) -> PoolingBatch | None:
+    def _pop(self, handle: int) -> TaskBatch | None:
         self._sent.pop(handle, None)
         return self._live.pop(handle, None)
 
-
-def _taken(batch: PoolingBatch, end: Finished) -> bool:
-    """Give a call the vector that came with the end of one of its requests; False if none did, and the call failed."""
-    if NAME not in end.parts:
-        batch.fail(_failed(end.error))
-        return False
-    try:
-        batch.take(end.handle, Vector.in_end(end).array())
-    except EngineError as error:
-        logger.error("%s %s", error.code, error.message)
-        batch.fail(error)
-        return False
-    return True
+    def _taken(self, batch: TaskBatch, end: Finished) -> bool:
+        """Give a call what came with the end of one of its requests; False if nothing did, and the call failed."""
+        front = self._front
+        if front is None or self._name not in end.parts:
+            batch.fail(_failed(end.error))
+            return False
+        part, kind = end.parts[self._name], front.part
+        try:
+            part = part if kind is None else restored(part, kind, self._name)
+        except EngineError as error:
+            logger.error("%s %s", error.code, error.message)
+            batch.fail(error)
+            return False
+        batch.take(end.handle, partial(front.answer, part))
+        return True
 
 
 def _failed(error: str | None) -> RequestError:

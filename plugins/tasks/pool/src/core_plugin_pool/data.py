@@ -9,18 +9,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-import msgspec
-
 from core.api.errors import CoreError, PluginError, RequestError
-from core.api.io_processors import IOOutput, IOProcessor, IOPrompts, IORequest
-from core.frontend.pooling.model import PoolingModel, Work
-from core.frontend.pooling.results import PoolingOutput, PoolingParams, PoolingRequestOutput
-from core.plugins.drivers import describe
+from core.api.fronts import Work
+from core.api.io_processors import IOOutput, IOPrompts, IORequest
+from core.api.kinds import Chosen
+from core.api.pooled import DataAnswer, PoolingOutput, PoolingParams, PoolingRequestOutput
+from core.api.pooling import PoolingFront, Pools
 
 DATA = "data"
-"""The request's field, and the key of an offline prompt, that is meant for the processor."""
-
-Pooled = list[PoolingRequestOutput[PoolingOutput]]
+"""The request's field that is meant for the processor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,40 +29,18 @@ class Step:
     arguments: tuple[Any, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class DataAnswer:
-    """An answer, and what the model gave for it."""
-
-    answer: Any
-    outputs: Pooled
-
-    @property
-    def prompt_tokens(self) -> int:
-        """Tokens of all prompts."""
-        return sum(len(one.prompt_token_ids) for one in self.outputs)
-
-
-def data_of(prompts: Any) -> list[Any] | None:
-    """Return what offline prompts of the form `{"data": ...}` bring; None for prompts of any other form."""
-    if isinstance(prompts, Mapping):
-        return [prompts[DATA]] if set(prompts) == {DATA} else None
-    if not isinstance(prompts, (list, tuple)) or not prompts:
-        return None
-    found = [data_of(one) if isinstance(one, Mapping) else None for one in prompts]
-    return None if None in found else [one[0] for one in found if one is not None]
-
-
 class DataPooling:
     """Runs requests that bring data.
 
     Args:
-        owner: The processor's plugin and distribution, for errors.
+        chosen: The I/O processor.
+        pooler: Makes the work of its prompts.
     """
 
-    def __init__(self, processor: IOProcessor, owner: str, pooler: PoolingModel) -> None:
-        self._processor, self._owner, self._pooler = processor, owner, pooler
+    def __init__(self, chosen: Chosen, pooler: PoolingFront) -> None:
+        self._chosen, self._pooler = chosen, pooler
 
-    async def run(self, request: IORequest, pool: Callable[[Work[Any]], Awaitable[Pooled]]) -> DataAnswer:
+    async def run(self, request: IORequest, pool: Callable[[Work[Any]], Awaitable[Pools]]) -> DataAnswer:
         """Answer a request; `pool` runs work.
 
         Raises:
@@ -81,7 +56,7 @@ class DataPooling:
             except StopIteration as done:
                 return cast(DataAnswer, done.value)
 
-    def run_now(self, request: IORequest, pool: Callable[[Work[Any]], Pooled]) -> DataAnswer:
+    def run_now(self, request: IORequest, pool: Callable[[Work[Any]], Pools]) -> DataAnswer:
         """As `run`, where there is no event loop."""
         steps = self._steps(request)
         step = next(steps)
@@ -95,12 +70,12 @@ class DataPooling:
     # ---------------------------------------------------------------------------------------------------------------
 
     def _steps(self, request: IORequest) -> Generator[Step | Work[Any], Any, DataAnswer]:
-        plugin = self._processor
+        plugin = self._chosen.value
         request = replace(request, data=(yield Step("parse_request", plugin.parse_request, (request.data,))))
         given = yield Step("pre_process", plugin.pre_process, (request,))
         if not isinstance(given, IOPrompts):
             raise self._wrong(f"pre_process() gave a {type(given).__name__}, not IOPrompts")
-        outputs: Pooled = yield self._work(request, given)
+        outputs: list[PoolingRequestOutput[PoolingOutput]] = yield self._work(request, given)
         seen = [
             IOOutput(_as_object(prompt, one.prompt_token_ids), one.outputs.data)
             for prompt, one in zip(given.prompts, outputs, strict=True)
@@ -140,23 +115,10 @@ class DataPooling:
             return error
         if isinstance(error, ValueError) and step.name != "post_process":
             return RequestError(f"data: {error}", param=DATA)
-        return self._wrong(f"{step.name}() raised {describe(error)}")
+        return self._chosen.blame(f"{step.name}()", error)
 
     def _wrong(self, what: str) -> PluginError:
-        return PluginError("CORE-P108", f"I/O processor {self._owner}: {what}.")
-
-
-def io_request(data: Any, params: PoolingParams, task: str | None, request_id: str) -> IORequest:
-    """Return a request as the processor sees it first."""
-    given = {name: value for name, value in msgspec.structs.asdict(params).items() if value is not None}
-    return IORequest(request_id, data, task, given)
-
-
-def as_output(request: IORequest, done: DataAnswer) -> PoolingRequestOutput[Any]:
-    """Return an answer as offline calls give it."""
-    ids = [token for one in done.outputs for token in one.prompt_token_ids]
-    cached = sum(one.num_cached_tokens for one in done.outputs)
-    return PoolingRequestOutput(request.request_id, done.answer, ids, cached)
+        return PluginError("CORE-P108", f"I/O processor {self._chosen.owner}: {what}.")
 
 
 def no_processor(name: str) -> RequestError:

@@ -4,28 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from core.api.steps import NewRow, StepPlan, StepResult
-from core.engine.parts import restored
-from core.engine.profile import Timer
-from core.engine.tasks.pool import NAME, Pooled, Pooling
-from core.worker.inputs import Planner, StepInputs
-from core.worker.rows import RowTable
-from core.worker.runner import Enqueued, StepRunner
-from core.worker.tasks.base import RunnerSetup, WorkerTask
-from core.worker.tasks.dense import load_dense
+from core.api.runners import Enqueued, RunnerSetup, TaskRunner, WorkerTask
+from core.api.shapes import PoolingShape
+from core.api.wire import restored
+from core_plugin_pool.dense import load_dense
+from core_plugin_pool.engine import NAME, Pooled, Pooling
 
 if TYPE_CHECKING:
-    from core.api.models import Classifies, Model
-    from core.api.shapes import PoolingShape
-    from core.worker.graphs import GraphedForward
-    from core.worker.guarded import GuardedModel
+    from core.api.participants import BatchInputs
+    from core.api.runners import Timer
+    from core.api.steps import NewRow, StepPlan, StepResult
 
 NOT_FINITE = "CORE-E121 The model produced a vector that is not finite numbers for this request."
 
@@ -34,68 +28,58 @@ def _same(pooled: Tensor) -> Tensor:
     return pooled
 
 
-class PoolingRunner(StepRunner):
+class PoolingRunner(TaskRunner):
     """Reduces the hidden states of each prompt to what its request asked for.
 
     Args:
         shape: What requests get that do not say otherwise.
         dense: The layers behind pooling.
-        graphed: The forward pass by the platform's graphs, if it has some.
     """
 
-    def __init__(
-        self,
-        model: Model | GuardedModel,
-        backend: Planner,
-        caches: Sequence[Tensor],
-        rows: RowTable,
-        shape: PoolingShape,
-        dense: Callable[[Tensor], Tensor] = _same,
-        graphed: GraphedForward | None = None,
-    ) -> None:
-        self._dense = dense
+    def __init__(self, setup: RunnerSetup, shape: PoolingShape, dense: Callable[[Tensor], Tensor] = _same) -> None:
+        self._setup, self._dense = setup, dense
         self._default = Pooling(shape.method)
         self._asked: dict[int, Pooling] = {}
         self._arrays: dict[int, dict[str, Tensor]] = {}
-        self._seconds = np.zeros(len(rows.known), dtype=np.int64)
-        self._head = cast("Classifies", model).classify if shape.task == "classify" else None
-        super().__init__(model, backend, caches, rows, graphed)
+        self._seconds = np.zeros(len(setup.tokens), dtype=np.int64)
+        self._head = setup.heads.classify if shape.task == "classify" else None
+        self._reduce = self._pool
 
     def time(self, timer: Timer) -> None:
-        """Have the phases of every step timed, or no longer (`untimed`)."""
-        super().time(timer)
-        self._whole = timer("forward", self._plain)
+        """Have the reduction timed, or no longer."""
         self._reduce = timer("pool", self._pool)
 
-    def _admit(self, new_rows: Sequence[NewRow]) -> None:
+    def admit(self, new_rows: Sequence[NewRow]) -> None:
+        """Keep what the requests ask for."""
         for new in new_rows:
             # The warm-up's row brings no part.
             part = new.parts.get(NAME, self._default)
             asked: Pooling = restored(part, Pooling, NAME)
             self._asked[new.row] = asked
             self._seconds[new.row] = asked.second
-            arrays = {name: self._transfers.upload(one.array()) for name, one in asked.arrays.items()}
+            arrays = {name: self._setup.upload(one.array()) for name, one in asked.arrays.items()}
             if arrays or new.row in self._arrays:
                 self._arrays[new.row] = arrays
 
-    def _run(self, plan: StepPlan, result: StepResult) -> Enqueued:
-        inputs = self._build(plan)
+    def run(self, plan: StepPlan, result: StepResult) -> Enqueued:
+        """Enqueue the forward pass and the reduction."""
+        inputs = self._setup.build(plan)
         # A prompt runs in one step, and its arrays with it.
         arrays = tuple(self._arrays.pop(row, {}) for row in plan.rows.tolist()) if self._arrays else ()
-        inputs = replace(inputs, token_types=self._types(plan, inputs), arrays=arrays)
+        inputs = replace(cast("Any", inputs), token_types=self._types(plan, inputs), arrays=arrays)
         # Graphs read token ids and positions, and nothing else of a request.
-        forward = self._whole if arrays or inputs.token_types is not None else self._forward
+        forward = self._setup.plain if arrays or inputs.token_types is not None else self._setup.forward
         return self._reduce(plan, inputs, forward(inputs), result)
 
-    def _types(self, plan: StepPlan, inputs: StepInputs) -> Tensor | None:
+    def _types(self, plan: StepPlan, inputs: BatchInputs) -> Tensor | None:
         seconds = self._seconds[plan.rows]
         if not seconds.any():
             return None
-        seconds[seconds == 0] = self._rows.width  # behind every position
-        begins = self._rows.to_device(np.repeat(seconds, plan.counts))
+        seconds[seconds == 0] = self._setup.tokens.shape[1]  # behind every position
+        begins = self._to_device(np.repeat(seconds, plan.counts))
         return (inputs.positions >= begins).long()
 
-    def _pool(self, plan: StepPlan, inputs: StepInputs, hidden: Tensor, result: StepResult) -> Enqueued:
+    def _pool(self, plan: StepPlan, inputs: BatchInputs, hidden: Tensor, result: StepResult) -> Enqueued:
         """Reduce the prompts that end in this step, to be read as vectors by place in the plan."""
         starts = inputs.batch.query_starts
         rows: dict[str, list[int]] = {}
@@ -126,7 +110,7 @@ class PoolingRunner(StepRunner):
 
     def _reduced(self, method: str, hidden: Tensor, begins: np.ndarray, ends: np.ndarray) -> Tensor:
         """Return one row per prompt, `(prompts, hidden)`; for `all` every token of these prompts, in order."""
-        device = self._rows.to_device
+        device = self._to_device
         if method == "cls":
             return hidden[device(begins)]
         if method == "last":
@@ -144,16 +128,18 @@ class PoolingRunner(StepRunner):
         total.index_add_(0, owner, wanted.float())
         return (total / device(lengths)[:, None]).to(hidden.dtype)
 
+    def _to_device(self, array: np.ndarray) -> Tensor:
+        """Return index data as an int64 tensor on the device."""
+        return self._setup.upload(array.astype(np.int64, copy=False))
+
 
 class PoolWorker(WorkerTask):
     """Builds the runner that pools, with the layers that the model's makers put behind pooling."""
 
     def runner(self, setup: RunnerSetup) -> PoolingRunner:
         """Return the runner. Raises `CheckpointError` CORE-M136, the weights of those layers are not there."""
-        config, reader = setup.config, setup.active.new_of("core.weight_loaders")
-        shape = cast("PoolingShape", config.pooling)
-        dense = load_dense(reader, Path(config.checkpoint.path), shape.dense, setup.rows.device)
-        return PoolingRunner(setup.model, setup.backend, setup.caches, setup.rows, shape, dense, setup.graphed)
+        shape = PoolingShape.model_validate(setup.data)
+        return PoolingRunner(setup, shape, load_dense(setup.reader(), setup.checkpoint, shape.dense, setup.device))
 
 
 def _ranges(begins: np.ndarray, ends: np.ndarray) -> np.ndarray:

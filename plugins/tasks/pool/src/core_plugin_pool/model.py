@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
 from core.api.errors import RequestError
-from core.api.shapes import PoolingShape
-from core.engine.tasks.pool import PoolingMethod
-from core.frontend.inputs import InputProcessor
-from core.frontend.pooling.inputs import PoolingInputs, PoolingPrompt
-from core.frontend.pooling.results import (
+from core.api.fronts import TaskInputs, Work
+from core.api.io_processors import IOPrompt, IORequest
+from core.api.pooled import (
     ClassificationOutput,
     ClassificationRequestOutput,
+    DataAnswer,
     EmbeddingOutput,
     EmbeddingRequestOutput,
     PoolingOutput,
@@ -24,10 +23,14 @@ from core.frontend.pooling.results import (
     ScoringOutput,
     ScoringRequestOutput,
 )
-from core.frontend.prompts import PromptInput
+from core.api.pooling import PoolingFront, Pools
+from core.api.shapes import PoolingShape
+from core_plugin_pool.data import DataPooling, no_processor
+from core_plugin_pool.engine import PoolingMethod, Vector
+from core_plugin_pool.inputs import PoolingInputs, PoolingPrompt
 
 T = TypeVar("T")
-P = TypeVar("P", bound=PromptInput)
+P = TypeVar("P", bound=IOPrompt)
 
 DOCUMENTS = ("document", "passage", "corpus")
 """Names that makers give to the purpose of what is searched, the usual one first."""
@@ -43,27 +46,7 @@ class PooledVector:
     num_cached_tokens: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Work(Generic[T]):
-    """Prompts to be pooled, and what to make of their vectors."""
-
-    prompts: list[PoolingPrompt]
-    finish: Callable[[list[PooledVector]], list[T]]
-
-
-def does_not_generate(name: str, shape: PoolingShape) -> RequestError:
-    """Return the refusal of a generation where the model pools."""
-    gives = "embeddings" if shape.task == "embed" else "classes and scores"
-    return RequestError(f"model '{name}' gives {gives}; it does not generate text", code=NOT_SUPPORTED)
-
-
-def does_not_pool(name: str) -> RequestError:
-    """Return the refusal of a pooling request where the model generates."""
-    text = f"model '{name}' generates text; started with --runner pooling, it would give embeddings instead"
-    return RequestError(text, code=NOT_SUPPORTED)
-
-
-class PoolingModel:
+class PoolingModel(PoolingFront):
     """Turns calls into work for the engine.
 
     Args:
@@ -71,15 +54,22 @@ class PoolingModel:
         hidden_size: Length of its hidden states.
 
     Attributes:
-        tasks: What it can be asked for.
-        size: Numbers of a vector.
+        data: What answers requests that bring data; None: nobody does.
     """
 
-    def __init__(self, name: str, shape: PoolingShape, inputs: InputProcessor, hidden_size: int) -> None:
+    part = Vector
+
+    def __init__(self, name: str, shape: PoolingShape, inputs: TaskInputs, hidden_size: int) -> None:
         self.name, self.shape = name, shape
         self.size = len(shape.labels) if shape.task == "classify" else shape.size or hidden_size
         self._inputs = PoolingInputs(inputs)
         self.tasks = _tasks(shape)
+        self.gives = "embeddings" if shape.task == "embed" else "classes and scores"
+        self.data: DataPooling | None = None
+
+    def answer(self, part: Vector, num_cached_tokens: int) -> PooledVector:
+        """Return a prompt's vector."""
+        return PooledVector(part.array(), num_cached_tokens)
 
     def check(self, task: str) -> None:
         """Raises `RequestError` unless the model has this task."""
@@ -101,7 +91,7 @@ class PoolingModel:
     # -- calls -----------------------------------------------------------------------------------------------------
 
     def embed(
-        self, prompts: Sequence[PromptInput], params: PoolingParams, *, param: str = "prompt"
+        self, prompts: Sequence[IOPrompt], params: PoolingParams, *, param: str = "prompt"
     ) -> Work[EmbeddingRequestOutput]:
         """Return the embeddings of prompts. Raises `RequestError`; `param` names the field they came from."""
 
@@ -111,7 +101,7 @@ class PoolingModel:
         return self._each("embed", prompts, params, finish, param)
 
     def encode(
-        self, prompts: Sequence[PromptInput], params: PoolingParams, task: str | None = None, *, param: str = "prompt"
+        self, prompts: Sequence[IOPrompt], params: PoolingParams, task: str | None = None, *, param: str = "prompt"
     ) -> Work[PoolingRequestOutput[PoolingOutput]]:
         """Return what the model gives for a task; None: for the first that it has."""
 
@@ -123,7 +113,7 @@ class PoolingModel:
         return self._each(task or self.tasks[0], prompts, params, finish, param)
 
     def classify(
-        self, prompts: Sequence[PromptInput], params: PoolingParams, *, param: str = "prompt"
+        self, prompts: Sequence[IOPrompt], params: PoolingParams, *, param: str = "prompt"
     ) -> Work[ClassificationRequestOutput]:
         """Return the classes of prompts."""
 
@@ -166,12 +156,25 @@ class PoolingModel:
 
         return Work(prompts, lambda answers: _outputs(prompts, answers, finish))
 
+    async def run(self, request: IORequest, pool: Callable[[Work[Any]], Awaitable[Pools]]) -> DataAnswer:
+        """Answer a request that brought data."""
+        return await self._data().run(request, pool)
+
+    def run_now(self, request: IORequest, pool: Callable[[Work[Any]], Pools]) -> DataAnswer:
+        """As `run`, where there is no event loop."""
+        return self._data().run_now(request, pool)
+
     # ---------------------------------------------------------------------------------------------------------------
+
+    def _data(self) -> DataPooling:
+        if self.data is None:
+            raise no_processor(self.name)
+        return self.data
 
     def _each(
         self,
         task: str,
-        prompts: Sequence[PromptInput],
+        prompts: Sequence[IOPrompt],
         params: PoolingParams,
         finish: Callable[[PooledVector], T],
         param: str,

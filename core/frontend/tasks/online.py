@@ -8,17 +8,17 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
+from core.api.fronts import Work
 from core.api.io_processors import IORequest
+from core.api.pooled import DataAnswer, PoolingParams, PoolingRequestOutput
 from core.api.requests import Caller
 from core.frontend.caller import NOBODY
 from core.frontend.engine_link import EngineLink
 from core.frontend.model import FrontModel
 from core.frontend.pausing import PauseGate, aborted
-from core.frontend.pooling.data import DataAnswer, as_output, data_of, io_request
-from core.frontend.pooling.model import Work
-from core.frontend.pooling.requests import PoolingBatch, PoolingRequests
-from core.frontend.pooling.results import PoolingParams, PoolingRequestOutput
 from core.frontend.prompts import PromptInput, as_list
+from core.frontend.tasks.data import as_output, data_of, io_request
+from core.frontend.tasks.requests import TaskBatch, TaskRequests
 
 T = TypeVar("T")
 
@@ -31,8 +31,8 @@ class PoolingTasks:
     model: FrontModel
     _gate: PauseGate
     _link: EngineLink
-    _pooled: PoolingRequests
-    _batches: dict[str, PoolingBatch]
+    _pooled: TaskRequests
+    _batches: dict[str, TaskBatch]
     _numbers: Iterator[int]
 
     @abstractmethod
@@ -79,14 +79,14 @@ class PoolingTasks:
             CoreError: The processor failed, or the engine is gone.
         """
         pool = partial(self.pool, priority=priority, cache_salt=cache_salt, caller=caller)
-        return await self.model.data_pooler().run(request, pool)
+        return await self.model.pooler().run(request, pool)
 
     async def pool(
         self, work: Work[T], *, priority: int = 0, cache_salt: str | None = None, caller: Caller = NOBODY
     ) -> list[T]:
-        """Run pooling work (`PoolingModel`); cancelling it aborts its requests. Raises as `encode`."""
+        """Run work of the task's front half; cancelling it aborts its requests. Raises as `encode`."""
         self._check_alive()
-        self.model.admit_pooling(work.prompts, caller)
+        self.model.admit_work(work.prompts, caller)
         name = f"pooling-{next(self._numbers)}"
         if not await self._gate.passed(name):
             raise aborted(ABORTED)

@@ -1,0 +1,1 @@
+"""The task `pool`: what a model makes of a whole prompt becomes a vector."""
