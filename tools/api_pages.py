@@ -71,7 +71,7 @@ PAGES = (
     _page("io_processors", "I/O processors", "io_processors"),
     _page("routes", "Routes", "routes uploads sockets serving operator pooling middleware bodies", "Job"),
     _page("tool_servers", "Tool servers", "tool_servers", "ToolSession"),
-    _page("commands", "Commands", "commands cli terminal installed choices kept offline servers"),
+    _page("commands", "Commands", "commands cli terminal plugins installed choices kept offline servers"),
     _page("flag_dialects", "Flag dialects", "flags"),
     _page("hooks", "Hooks", "hooks requests patches"),
     _page("kinds", "Kinds", "kinds"),

@@ -99,15 +99,7 @@ if TYPE_CHECKING:
     from core.api.folders import PrivateFolder, clear_left
     from core.api.forms import PLAIN, Part, Stored, WeightForm
     from core.api.hooks import hookimpl
-    from core.api.installed import (
-        FILE_PREFIX,
-        InstalledPlugin,
-        InstalledPlugins,
-        PluginCheck,
-        PluginDistribution,
-        PluginFault,
-        PluginScope,
-    )
+    from core.api.installed import FILE_PREFIX, InstalledPlugin, PluginCheck, PluginDistribution, PluginFault
     from core.api.io_processors import IOContext, IOOutput, IOProcessor, IOPrompts, IORequest
     from core.api.kept import KeptModel, LocalModels
     from core.api.kernels import OPS, DimRule, KernelRequest
@@ -149,6 +141,7 @@ if TYPE_CHECKING:
     )
     from core.api.patches import ConfigPatch, Finding, Problem, Waiver
     from core.api.platform import Done, MemorySnapshot, Pending, Platform, Queue, Stream, Uploads
+    from core.api.plugins import InstalledPlugins, PluginScope
     from core.api.pooling import MAX_PROMPTS, DataRequest, Pooled, Pooler, PoolRequest, ScoreRequest, VectorRequest
     from core.api.products import Product, ProductPlace, WrappedProduct
     from core.api.quantization import Format, LayerSite, QuantContext, QuantRequest
@@ -288,9 +281,7 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
         "folders": "clear_left PrivateFolder",
         "forms": "Part PLAIN Stored WeightForm",
         "hooks": "hookimpl",
-        "installed": (
-            "FILE_PREFIX InstalledPlugin InstalledPlugins PluginCheck PluginDistribution PluginFault PluginScope"
-        ),
+        "installed": "FILE_PREFIX InstalledPlugin PluginCheck PluginDistribution PluginFault",
         "io_processors": "IOContext IOOutput IOProcessor IOPrompts IORequest",
         "kept": "KeptModel LocalModels",
         "kernels": "DimRule KernelRequest OPS",
@@ -311,6 +302,7 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
         ),
         "patches": "ConfigPatch Finding Problem Waiver",
         "platform": "Done MemorySnapshot Pending Platform Queue Stream Uploads",
+        "plugins": "InstalledPlugins PluginScope",
         "pooling": "DataRequest MAX_PROMPTS Pooled Pooler PoolRequest ScoreRequest VectorRequest",
         "products": "Product ProductPlace WrappedProduct",
         "quantization": "Format LayerSite QuantContext QuantRequest",

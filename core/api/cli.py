@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import IO
 
-    from core.api.installed import InstalledPlugins
     from core.api.kept import LocalModels
     from core.api.offline import OfflineEngine, StepPhase
+    from core.api.plugins import InstalledPlugins
     from core.api.sampling import SamplingField
     from core.api.servers import Servers
     from core.api.terminal import Terminal
