@@ -1,4 +1,7 @@
-"""Data on an installed plugin: its entry point, its distribution, what importing it showed. Provisional."""
+"""What is known of a plugin that is installed: its entry point, its distribution, and what importing it showed.
+
+Commands are told it by `CommandHost.plugins` (`core.api.plugins`). Provisional.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""The plugins that are installed here, as a command meets them: what may take part, and what a start would choose.
+"""The plugins that are installed here, as a command meets them: what there is, and what may take part.
 
-A command gets them as `CommandHost.plugins`. What imports a plugin says so; all else is read from metadata.
-Provisional.
+A command gets them as `CommandHost.plugins`. All is read from metadata; what imports a plugin says so. Provisional.
 """
 
 from __future__ import annotations

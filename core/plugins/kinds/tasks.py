@@ -16,6 +16,5 @@ TASK = Kind(
     },
     calls={"choose": ("facts",)},
     torch_free=("impl", "front_impl", "choose"),
-    template="core.plugins:templates/tasks",
     checks=("tasks",),
 )
