@@ -74,6 +74,7 @@ PAGES = (
     _page("tool_servers", "Tool servers", "tool_servers", "ToolSession"),
     _page("commands", "Commands", "commands cli given_options terminal plugins installed choices kept offline servers"),
     _page("flag_dialects", "Flag dialects", "flags"),
+    _page("option_sections", "Sections of options", "option_sections"),
     _page("hooks", "Hooks", "hooks requests patches"),
     _page("kinds", "Kinds", "kinds"),
     _page(

@@ -22,8 +22,9 @@ from core.cli.plugged import bundled, is_case, put, with_cases
 from core.cli.tree import commands as commands_of
 from core.cli.tree import whole_parser
 from core.config.environment import SETTINGS
-from core.config.fields import OptionField, fields_by_path, option_fields, section_help
+from core.config.fields import fields_by_path, option_fields, section_help
 from core.config.flags import SCOPE
+from core.config.option_field import OptionField
 from core.config.parser import CoreParser
 from core.plugins.catalog import Catalogue, Entry
 from core.plugins.drivers import Candidate, load_descriptors

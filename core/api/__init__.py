@@ -75,6 +75,7 @@ if TYPE_CHECKING:
         LogitsSpec,
         ModelSourceSpec,
         ModelSpec,
+        OptionSection,
         ParticipantSpec,
         PlatformSpec,
         QuantSpec,
@@ -119,6 +120,7 @@ if TYPE_CHECKING:
     from core.api.models import ChatTemplates, Classifies, Model, WeightRules
     from core.api.offline import Generated, GeneratedSequence, OfflineEngine, StepPhase
     from core.api.operator import CacheFacts, Operator, PauseMode
+    from core.api.option_sections import OptionMarks
     from core.api.parsers import (
         CallGrammar,
         EnforcesCalls,
@@ -268,9 +270,7 @@ if TYPE_CHECKING:
         ToolResult,
         ToolServerClient,
         ToolServerError,
-        ToolServers,
         ToolSession,
-        ToolSessions,
     )
     from core.api.uploads import RouteForm, UploadedFile
     from core.api.verdict import ProbeResult, Verdict
@@ -307,9 +307,9 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
         "descriptors": (
             "AttentionRequest AttentionSpec CommandSpec Descriptor DESCRIPTORS DrafterSpec ExecutorSpec "
             "FlagDialectSpec IOProcessorSpec KernelSpec KVConnectorSpec LogitsSpec ModelSourceSpec ModelSpec "
-            "ParticipantSpec PlatformSpec QuantSpec RouteSpec SchedulerPolicySpec StatSinkSpec StructuredOutputSpec "
-            "TaskSpec TemplateEngineSpec "
-            "ToolParserSpec ToolServerSpec WeightLoaderSpec WeightStoreSpec WeightTransferSpec"
+            "OptionSection ParticipantSpec PlatformSpec QuantSpec RouteSpec SchedulerPolicySpec StatSinkSpec "
+            "StructuredOutputSpec TaskSpec TemplateEngineSpec ToolParserSpec ToolServerSpec WeightLoaderSpec "
+            "WeightStoreSpec WeightTransferSpec"
         ),
         "drafters": "Drafter DrafterContext",
         "errors": "CheckpointError ConfigError CoreError EngineError PluginError RequestError",
@@ -332,6 +332,7 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
         "layers": "LayerBuilder StateMemory StepInputs",
         "logits": "LogitsContext LogitsProcessor",
         "models": "ChatTemplates Classifies Model WeightRules",
+        "option_sections": "OptionMarks",
         "offline": "Generated GeneratedSequence OfflineEngine StepPhase",
         "parsers": (
             "CallGrammar EnforcesCalls KnowsThinking OutputParser ParserContext Reasoning Text ThinkingTags "
@@ -376,8 +377,7 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
         "terminal": "CountedProgress RequestProgress Terminal",
         "tokenizer": ("FittedText token_bytes token_table Tokenizer TokenizerExtras TokenStream"),
         "tool_servers": (
-            "RemoteTool TOOL_BAD_ARGUMENTS ToolEndpoint ToolResult ToolServerClient ToolServerError ToolServers "
-            "ToolSession ToolSessions"
+            "RemoteTool TOOL_BAD_ARGUMENTS ToolEndpoint ToolResult ToolServerClient ToolServerError ToolSession"
         ),
         "verdict": "ProbeResult Verdict",
         "wire": "encode_message MessageDecoder restored",
@@ -445,8 +445,6 @@ __all__ = [
     "Prompt",
     "TOOL_BAD_ARGUMENTS",
     "ToolEndpoint",
-    "ToolServers",
-    "ToolSessions",
     "Body",
     "BodyPart",
     "Chosen",
@@ -554,6 +552,7 @@ __all__ = [
     "ModelSource",
     "ModelSourceSpec",
     "ModelSpec",
+    "OptionSection",
     "OPS",
     "Operator",
     "OutputParser",
@@ -708,6 +707,7 @@ __all__ = [
     "GeneratedSequence",
     "OfflineEngine",
     "StepPhase",
+    "OptionMarks",
     "EventDecoder",
     "KeptModel",
     "LocalModels",

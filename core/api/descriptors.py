@@ -433,8 +433,11 @@ class RouteSpec(Descriptor):
             share, it names what it takes: `/v1/messages`.
         public: Paths, each with everything below it (`/` alone), under which it may show assets without a key.
         automatic: It is served wherever it is installed; others are where `--route` names them.
-        settings: Options of the server (`core config`, section `server`) that it goes by, as `stream_interval`; their
-            values are `EngineClient.settings`. Keys are not among them.
+        settings: Options that it goes by, of the section `server` and of those that plugins declare (`OptionSection`),
+            as `stream_interval`; their values are `RouteRegistry.settings` and `EngineClient.settings`. Keys of the
+            server are not among them.
+        drives: Kinds of core's whose chosen plugins are its to call (`RouteRegistry.chosen`, `EngineClient.chosen`):
+            `core.tool_servers`.
         key_headers: Headers in which clients of its API send the key, beside those that every server reads; their names
             end with `key`, as `api-key` does.
         exposed_headers: Headers of its answers that web pages of other origins may read, where such pages may ask at
@@ -447,6 +450,7 @@ class RouteSpec(Descriptor):
     public: tuple[str, ...] = ()
     automatic: bool = False
     settings: tuple[str, ...] = ()
+    drives: tuple[str, ...] = ()
     key_headers: tuple[str, ...] = ()
     exposed_headers: tuple[str, ...] = ()
 
@@ -468,6 +472,29 @@ class FlagDialectSpec(Descriptor):
     def _faults(self) -> Iterable[str]:
         if self.options is not None:
             yield "options: a flag dialect has none, for it is asked while options are read"
+
+
+class OptionSection(Descriptor):
+    """Options of a plugin's own, as core's are: flags, variables of the environment, keys of files, help.
+
+    `impl` is a pydantic model (torch-free, imported wherever options are read): its fields have defaults and
+    descriptions, and types that options may have: `bool`, `int`, `float`, `str` (each maybe `| None`), `Literal` of
+    texts, `list[str]`, `dict[str, Any]` and `dict[str, dict[str, Any]]`; `OptionMarks` says more of one. `name` is the
+    section's: the option `shelf` of `books` is `--shelf`, `CORE_SHELF`, `shelf` and `books.shelf`. Plugins get the
+    values by naming options in their `settings`.
+
+    Attributes:
+        needs: Group of a kind -> options of this section: where one of them is set, a start needs a plugin of the kind,
+            as if it had been asked for. Of kinds that plugins define, and of `core.tool_servers`.
+    """
+
+    group: ClassVar[str] = "core.option_sections"
+
+    needs: Mapping[str, tuple[str, ...]] = EMPTY
+
+    def _faults(self) -> Iterable[str]:
+        if self.options is not None:
+            yield "options: a section has none beside those that it declares, which are its `impl`"
 
 
 class ToolServerSpec(Descriptor):
@@ -534,8 +561,8 @@ class ParticipantSpec(Descriptor):
             that this one carries out. A request with one that no participant honours is refused.
         drives: Kinds of core's whose chosen plugins are its engine half's to call (`EngineSetup.chosen`), of those
             that have a `Kind.context`: `core.structured_output`.
-        settings: Options of the engine (`core config`, sections `scheduler` and `structured`) that its engine half goes
-            by, as `grammar_timeout`; their values are `EngineSetup.settings`.
+        settings: Options that its engine half goes by, of the section `scheduler` and of those that plugins declare
+            (`OptionSection`), as `max_num_seqs`; their values are `EngineSetup.settings`.
         constrains: Its halves say which tokens rows may have, so that no step may go on without it: where another's
             engine half would be passed over, the requests of the step that it failed at end with CORE-P108.
     """

@@ -69,6 +69,8 @@ class Kind:
         torch_free: Fields of the descriptor whose objects are imported in processes that have no torch.
         context: Of a kind of core's whose plugins participants drive (`ParticipantSpec.drives`): path of what an object
             is made with, called with `vocab_size`, `tokenizer` and `options`; empty: core alone binds its plugins.
+        driver: Group of the kind whose plugins drive those of this one of core's, which their descriptors say
+            (`drives`); empty: core itself does.
         template: Folder of templates for `core plugins new`, as `package:folder`; empty: there is none. Those of core's
             kinds are found by their groups.
         checks: Modules of the conformance kit with the kind's `CHECKS`; one without a dot is an area of core's kit.
@@ -91,6 +93,7 @@ class Kind:
     names: tuple[str, ...] = ()
     torch_free: tuple[str, ...] = ()
     context: str = ""
+    driver: str = ""
     template: str = ""
     checks: tuple[str, ...] = ()
 

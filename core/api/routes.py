@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from core.api.sinks import EngineStats
     from core.api.sockets import SocketEndpoint
     from core.api.tokenizer import Tokenizer
-    from core.api.tool_servers import ToolServers
     from core.api.uploads import RouteForm
 
 B = TypeVar("B", bound="Body")
@@ -122,8 +121,20 @@ Endpoint = Callable[[RouteRequest], Awaitable["RouteResponse | Reply"]]
 class RouteRegistry(Protocol):
     """Where a plugin declares its routes.
 
-    All methods raise `PluginError` CORE-P130 when a path lies elsewhere or is taken, or a figure's name is.
+    All methods that declare raise `PluginError` CORE-P130 when a path lies elsewhere or is taken, or a figure's name
+    is.
+
+    Attributes:
+        settings: Values of the options that the descriptor names. What is wrong with them is refused here with a
+            `ConfigError`, before the engine starts.
     """
+
+    @property
+    def settings(self) -> Mapping[str, Any]: ...
+
+    def chosen(self, kind: Kind | str) -> Sequence[Chosen]:
+        """Return what `EngineClient.chosen` does."""
+        ...
 
     def add(
         self,
@@ -249,7 +260,6 @@ class EngineClient(Protocol):
         plugin_fields: Sampling parameters that plugins of the engine declare, by name: `sampling` of a request takes
             them as it takes those of `SAMPLING_FIELDS`.
         settings: Values of the server's options that the descriptor names.
-        tool_servers: Those that may be spoken to; None if there are none.
         operator: What whoever runs the server sees and does, for routes of the scope `admin`.
         stopping: The server ends, and with it what is being generated.
 
@@ -292,9 +302,6 @@ class EngineClient(Protocol):
 
     @property
     def settings(self) -> Mapping[str, Any]: ...
-
-    @property
-    def tool_servers(self) -> ToolServers | None: ...
 
     @property
     def operator(self) -> Operator: ...
@@ -347,13 +354,15 @@ class EngineClient(Protocol):
         """Return what clients are told of what was raised; what nobody expected is logged."""
         ...
 
-    def chosen(self, kind: Kind) -> Sequence[Chosen]:
-        """Return the plugins that the user chose of a kind which a plugin defines, in order, each as an object.
+    def chosen(self, kind: Kind | str) -> Sequence[Chosen]:
+        """Return the plugins that the user chose of a kind, or of the group of one, in order, each as an object.
 
-        An object is made once for all routes, and held against the kind's protocol before.
+        The kind is one that a plugin defines, or one of core's that the descriptor says it drives. An object is made
+        once for all routes, and held against the kind's protocol before.
 
         Raises:
-            PluginError: One cannot be made or does not fit (CORE-P103, CORE-P108, CORE-P160), or the kind is core's.
+            PluginError: One cannot be made or does not fit (CORE-P103, CORE-P108, CORE-P160), or the kind is another of
+                core's (CORE-P132).
         """
         ...
 

@@ -70,55 +70,6 @@ class ToolEndpoint:
     shown: str | None = None
 
 
-class ToolSessions(Protocol):
-    """The connections of one answer, by label: opened when first needed, bounded in time and size.
-
-    What fails is a `ToolServerError` and nothing else.
-    """
-
-    async def tools(self, label: str) -> list[RemoteTool]:
-        """Return a server's tools."""
-        ...
-
-    async def call(self, label: str, name: str, arguments: str) -> ToolResult:
-        """Run a tool with arguments as the model wrote them."""
-        ...
-
-    async def close(self) -> None:
-        """End every connection."""
-        ...
-
-
-class ToolServers(Protocol):
-    """The tool servers that this server may speak to, as routes see them.
-
-    Attributes:
-        rounds: How often a model may call in one answer.
-    """
-
-    @property
-    def rounds(self) -> int: ...
-
-    def endpoint(self, label: str, url: str | None, headers: Mapping[str, str]) -> ToolEndpoint:
-        """Return where a request's server is.
-
-        Args:
-            label: That of a server of the operator, whose `url` then is None, or the request's own name for it.
-
-        Raises:
-            ValueError: It must not be spoken to; its text says why, and goes on behind the field's name.
-        """
-        ...
-
-    def check_headers(self, given: Any) -> dict[str, str]:
-        """Return headers that may be sent. Raises `ValueError` with what is wrong; values are not repeated."""
-        ...
-
-    def connect(self, endpoints: Mapping[str, ToolEndpoint]) -> ToolSessions:
-        """Return the connections of an answer; they are closed by who asked for them."""
-        ...
-
-
 class ToolSession(Protocol):
     """A connection to one tool server, for one answer.
 

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 from core.api.errors import ConfigError, CoreError
 from core.cli.help import explain, find_option
 from core.config.dialects import describe, lead, unknown_flags
-from core.config.fields import OptionField, option_fields
+from core.config.fields import option_fields
 from core.config.flags import add_option_flags
 from core.config.load import LoadedOptions, load_options
+from core.config.option_field import OptionField
 from core.suggest import nearest
 from core.terminal.tables import table
 

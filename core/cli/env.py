@@ -27,6 +27,7 @@ _LEAST_SPACE = 16
 _EXTRA_PACKAGES = ("torch", "triton", "transformers", "safetensors", "gguf")
 _PREFIXES = ("CORE_", "OMP_", "MKL_", "KMP_", "GOMP_", "HF_", "TORCH", "PYTHON", "LD_PRELOAD", "MALLOC_")
 _SECRET_NAME = re.compile(r"KEY(_|$)|(^|_)((TOKEN|SECRET|PASS|CREDENTIALS?|AUTH)(_|$)|PASSW)", re.IGNORECASE)
+HIDDEN = "<hidden>"
 _URL_LOGIN = re.compile(r"(?<=://)[^/@\s]+(?=@)")
 _JSON_SECRET = re.compile(r'("[^"]*(?:key|token|secret|passw|credential)[^"]*"\s*:\s*)"[^"]*"', re.IGNORECASE)
 
@@ -46,7 +47,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def collect(environ: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    """Return the facts by topic; values that look secret are replaced."""
+    """Return the facts by topic; values of secret options, and those that look secret, are replaced."""
+    from core.config.fields import option_fields
+
+    secret = {variable for field in option_fields() if field.secret for variable in field.envs}
     return {
         "core": {"version": __version__, "python": sys.version.split()[0], "executable": sys.executable},
         "system": {"os": platform.platform(), "machine": platform.machine(), "libc": " ".join(platform.libc_ver())},
@@ -55,7 +59,9 @@ def collect(environ: Mapping[str, str]) -> dict[str, dict[str, str]]:
         "packages": _packages(),
         "plugins": _plugins(),
         "environment": {
-            name: redact(name, value) for name, value in sorted(environ.items()) if name.startswith(_PREFIXES)
+            name: HIDDEN if name in secret and value else redact(name, value)
+            for name, value in sorted(environ.items())
+            if name.startswith(_PREFIXES)
         },
     }
 
@@ -63,7 +69,7 @@ def collect(environ: Mapping[str, str]) -> dict[str, dict[str, str]]:
 def redact(name: str, value: str) -> str:
     """Return the value with a mark in the place of secrets: by its name, in the login of a URL, in JSON."""
     if _SECRET_NAME.search(name) and value:
-        return "<hidden>"
+        return HIDDEN
     return _JSON_SECRET.sub(r'\1"<hidden>"', _URL_LOGIN.sub("<hidden>", value))
 
 

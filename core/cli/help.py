@@ -8,7 +8,8 @@ from collections.abc import Container, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from core.api.errors import ConfigError
-from core.config.fields import OptionField, find_field, option_fields, section_help
+from core.config.fields import find_field, option_fields, section_help
+from core.config.option_field import OptionField
 from core.config.parser import CoreParser
 from core.suggest import nearest
 

@@ -73,10 +73,13 @@ def describe(name: str) -> list[str] | None:
 
 
 def lead() -> str:
-    """Return what to install for flags of other servers, where nothing of the kind is; else an empty text."""
+    """Return why an option may be unknown: a section that cannot be used, or nothing knows flags of other servers."""
+    from core.config.sections import sections
     from core.plugins.catalog import Catalogue
     from core.plugins.known import Table
 
+    if faults := sections().faults:
+        return " ".join(str(fault.error()) for fault in faults)
     if Catalogue.scan().entries(GROUP):
         return ""
     return " ".join(f"{row.dist} knows {row.what}: `pip install {row.dist}`." for row in Table.read().providing(GROUP))

@@ -1,22 +1,13 @@
-"""Environment variables that are not options: each with what it does."""
+"""Environment variables that set options by other names, and those that nothing reads."""
 
 from __future__ import annotations
 
 import logging
-import types
 from collections.abc import Mapping
 
+from core.config.environment_names import OF_PLUGINS, SETTINGS
 from core.config.fields import find_field, option_fields
 from core.suggest import nearest
-
-SETTINGS: Mapping[str, str] = types.MappingProxyType(
-    {
-        "CORE_CONFIG": "Configuration file, like --config.",
-        "CORE_LOG_LEVEL": "Log level, like --log-level.",
-        "CORE_LOG_FORMAT": "Log format, like --log-format.",
-        "CORE_DEBUG": "Show tracebacks, like --debug.",
-    }
-)
 
 _log = logging.getLogger(__name__)
 
@@ -29,7 +20,7 @@ def further_variables(environ: Mapping[str, str]) -> dict[str, list[str]]:
     known = {name for field in option_fields() for name in field.envs} | set(SETTINGS)
     found: dict[str, list[str]] = {}
     for name in sorted(environ):
-        if name.startswith("CORE_") and name not in known and not name.startswith("CORE_PLUGIN_"):
+        if name.startswith("CORE_") and name not in known and not name.startswith(OF_PLUGINS):
             field = find_field(name.removeprefix("CORE_").lower())
             if field is not None:
                 found.setdefault(field.path, []).append(name)

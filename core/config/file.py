@@ -8,7 +8,8 @@ from typing import Any
 
 from core.api.errors import ConfigError
 from core.config.dialects import lead, settings_of
-from core.config.fields import OptionField, fields_by_path, find_field, option_fields, section_help
+from core.config.fields import fields_by_path, find_field, option_fields, section_help
+from core.config.option_field import OptionField
 from core.config.settings import Key, Setting
 from core.suggest import nearest
 
@@ -89,9 +90,10 @@ def _unreadable(path: Path, why: str) -> ConfigError:
 
 
 def _entries(document: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
+    titles = {name.replace("_", "-") for name in section_help()}
     for key, value in document.items():
         name = str(key)
-        if name in section_help() and isinstance(value, Mapping):
+        if name.replace("_", "-") in titles and isinstance(value, Mapping):
             yield from ((f"{name}.{inner}", setting) for inner, setting in value.items())
         else:
             yield name, value

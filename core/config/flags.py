@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from core.config.dialects import translate
-from core.config.fields import OptionField, option_fields, section_help
+from core.config.fields import option_fields, section_help
+from core.config.option_field import OptionField
 from core.config.parser import CoreParser
 from core.config.resolved import Options
+from core.config.sections import plugin_sections
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,8 @@ def add_option_flags(parser: CoreParser, *, positional_model: bool = False) -> N
     add_plugin_flag(general)
     groups = {name: parser.add_argument_group(name, text) for name, text in section_help().items()}
     for field in option_fields():
-        _add(groups[field.section], field)
+        if not _is_taken(parser, field):
+            _add(groups[field.section], field)
     parser.spellings.update(dotted_spellings())
     parser.foreign = translate
 
@@ -122,6 +125,12 @@ def left_alone(words: Sequence[str], _: Container[str]) -> list[str]:
     return list(words)
 
 
+def _is_taken(parser: CoreParser, field: OptionField) -> bool:
+    """Say whether a command has flags of its own by the names of a plugin's option: there it has its other forms."""
+    mine = field.section in plugin_sections()
+    return mine and any(f"--{name}" in parser._option_string_actions for name in field.names)
+
+
 def _add(group: argparse._ArgumentGroup, field: OptionField) -> None:
     names = [f"--{name}" for name in field.names]
     keywords: dict[str, Any] = {"dest": field.path, "default": argparse.SUPPRESS, "help": _help(field)}
@@ -148,9 +157,9 @@ def dotted_spellings() -> dict[str, str]:
     spellings = {}
     for field in option_fields():
         for name in field.names:
-            spellings[f"--{field.section}.{name}"] = f"--{name}"
+            spellings[f"--{field.title}.{name}"] = f"--{name}"
             if field.kind == "bool":
-                spellings[f"--no-{field.section}.{name}"] = spellings[f"--{field.section}.no-{name}"] = f"--no-{name}"
+                spellings[f"--no-{field.title}.{name}"] = spellings[f"--{field.title}.no-{name}"] = f"--no-{name}"
     return spellings
 
 

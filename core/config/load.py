@@ -12,14 +12,17 @@ from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from core.api.errors import ConfigError
 from core.config.dialects import spelled
 from core.config.environment import further_variables
-from core.config.fields import OptionField, fields_by_path, option_fields
+from core.config.fields import fields_by_path, option_fields
 from core.config.file import read_file
 from core.config.flags import FlagValue, split_list
+from core.config.option_field import OptionField
 from core.config.resolved import Options
+from core.config.section_values import given_sections
 from core.config.settings import Key, Setting, merge
 from core.config.sizes import parse_size, without_unit
 
@@ -81,13 +84,25 @@ def build(settings: Mapping[Key, Setting]) -> LoadedOptions:
     problems = [problem for setting in settings.values() if (problem := _check(setting))]
     if problems:
         raise _refusal(problems)
+    document = _nest(settings)
+    for name, values in given_sections(document):
+        if isinstance(values, ValidationError):
+            raise _refusal([_explain_own(settings, name, detail) for detail in values.errors()])
+        document[name] = values
     try:
-        options = Options.model_validate(_nest(settings))
+        options = Options.model_validate(document)
     except ValidationError as error:
         raise _refusal([_explain(settings, detail["loc"]) for detail in error.errors()]) from None
     sources = {field.path: "default" for field in option_fields()}
     sources.update({".".join(key): setting.source for key, setting in settings.items()})
     return LoadedOptions(options, sources)
+
+
+def _explain_own(settings: Mapping[Key, Setting], section: str, detail: ErrorDetails) -> str:
+    """Return what is wrong with a value of a plugin's section, or with several together, as its model says."""
+    if not detail["loc"]:
+        return f"section {section}: {detail['msg'].removeprefix('Value error, ')}"
+    return _explain(settings, (section, *detail["loc"]))
 
 
 def _from_environment(environ: Mapping[str, str]) -> Iterator[tuple[Key, Setting]]:

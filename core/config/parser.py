@@ -103,7 +103,8 @@ class CoreParser(argparse.ArgumentParser):
             section, negation, name = _parts(flag)
             mine = option_of(name) if flag.startswith("--") else None
             action = self._option_string_actions.get(f"--{negation}{mine}")
-            if mine is not None and action is not None and section in ("", action.dest.partition(".")[0]):
+            titles = () if action is None else ("", action.dest.partition(".")[0].replace("_", "-"))
+            if mine is not None and action is not None and section in titles:
                 self._option_string_actions[f"--{negation}{name}"] = action
                 self.spellings[flag] = f"--{negation}{name}"
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from core.api.kinds import Kind
 from core.api.shapes import ModelShape
 from core.api.verdict import ProbeResult
 from core.api.weights import CheckpointInfo, ModelFiles
+from core.config.section_values import RECEIVED, SectionValues
+from core.config.sections import plugin_sections
 from core.plugins.defined import defined_kinds
 from core.plugins.kinds import (
     ATTENTION,
@@ -273,20 +276,6 @@ def _defined(option: str) -> Kind | None:
     return next((kind for kind in defined_kinds().values() if kind.option == option), None)
 
 
-class StructuredOptions(_Section):
-    """Structured output: how schemas are read, and what compiling a grammar may cost."""
-
-    additional_properties: bool = Field(
-        False,
-        description="Objects whose schema names properties and says nothing of further ones may have further ones; "
-        "by default they may not.",
-    )
-    grammar_timeout: float = Field(10.0, gt=0, le=600, description="Seconds that one grammar may take to be compiled.")
-    grammar_workers: int = Field(2, ge=1, le=64, description="Grammars that are compiled at once.")
-    grammar_memory_mib: int = Field(1024, ge=64, description="Memory in MiB that compiling one grammar may take.")
-    grammar_cache_mib: int = Field(256, ge=0, description="Memory in MiB for compiled grammars that are kept.")
-
-
 class RuntimeOptions(_Section):
     """Threads and processes."""
 
@@ -363,17 +352,7 @@ class ServerOptions(_Section):
     )
     strict_fields: bool = Field(False, description="Refuse requests with fields that would be ignored.")
     trust_request_chat_template: bool = Field(False, description="Run chat templates that requests bring along.")
-    return_tokens_as_token_ids: bool = Field(False, description="Tokens of log-probabilities as token_id:N.")
     stream_interval: int = Field(1, ge=1, le=1024, description="Tokens that a stream gathers per event.")
-    tokenizer_info: bool = Field(False, description="Serve the tokenizer's settings at /tokenizer_info.")
-    resume_seconds: float = Field(
-        60.0, ge=0, le=3600, description="Seconds that a resumable stream lives on without its reader; 0: none are."
-    )
-    resume_bytes: int = Field(64 * 2**20, ge=2**16, description="Memory for the events of resumable streams.")
-    response_store: int = Field(
-        0, ge=0, description="Responses of /v1/responses that are kept for later; 0 keeps none."
-    )
-    response_store_bytes: int = Field(64 * 2**20, ge=2**16, description="Memory for responses that are kept.")
 
     @field_validator("root_path")
     @classmethod
@@ -382,31 +361,79 @@ class ServerOptions(_Section):
         return f"/{value.strip('/')}".rstrip("/")
 
 
-class ToolOptions(_Section):
-    """Tools of MCP servers, which the server calls itself while it answers `/v1/responses`."""
-
-    mcp_server: list[str] = Field([], description="MCP servers that requests may name: LABEL=URL.")
-    mcp_headers: dict[str, dict[str, Any]] = Field({}, description="Headers for these servers: label -> name -> value.")
-    allow_mcp_url: list[str] = Field(
-        [], description="Addresses that requests may bring: https://HOST[:PORT][/PATH], https://*.DOMAIN."
-    )
-    mcp_timeout: float = Field(60.0, gt=0, le=3600, description="Seconds that a tool may take.")
-    mcp_result_chars: int = Field(32768, ge=256, description="Characters of a tool's result that the model reads.")
-    mcp_rounds: int = Field(16, ge=1, le=256, description="How often the model may call tools in one answer.")
-
-
 class Options(_Section):
-    """Everything a user can set: `<section>.<name>`; flag `--<name>`, environment `CORE_<NAME>`."""
+    """Everything a user can set: `<section>.<name>`; flag `--<name>`, environment `CORE_<NAME>`.
+
+    Besides the sections below there are those that installed plugins declare (`core.config.sections`), as
+    `SectionValues` among pydantic's extra fields.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="allow")
 
     model: ModelOptions = ModelOptions()
     hub: HubOptions = HubOptions()
     kv: KVOptions = KVOptions()
     scheduler: SchedulerOptions = SchedulerOptions()
     select: SelectOptions = SelectOptions()
-    structured: StructuredOptions = StructuredOptions()
     runtime: RuntimeOptions = RuntimeOptions()
     server: ServerOptions = ServerOptions()
-    tools: ToolOptions = ToolOptions()
+
+    def __getattr__(self, name: str) -> Any:
+        """Return the defaults of a plugin's section of which nobody has set anything."""
+        try:
+            return super().__getattr__(name)  # type: ignore[misc]  # pydantic has it, and hides it from checkers
+        except AttributeError:
+            section = None if name.startswith("_") else plugin_sections().get(name)
+            if section is None:
+                raise
+            return SectionValues.of(section, {})
+
+    def __eq__(self, other: object) -> bool:
+        """A section of which nothing is given is as one of which the defaults are."""
+        if super().__eq__(other):
+            return True
+        return isinstance(other, Options) and BaseModel.__eq__(self.complete(), other.complete())
+
+    @model_validator(mode="after")
+    def _checked(self, info: ValidationInfo) -> Options:
+        """Hold what is given for plugins' sections against their models; from another process it comes checked."""
+        received = isinstance(info.context, Mapping) and info.context.get(RECEIVED) is True
+        extra = self.model_extra or {}
+        for name, values in extra.items():
+            if isinstance(values, SectionValues):
+                continue
+            section = None if received else plugin_sections().get(name)
+            if not isinstance(values, Mapping) or not (received or section):
+                raise ValueError(f"there is no section of options '{name}'")
+            extra[name] = SectionValues.of(section, values) if section else SectionValues.model_construct(**values)
+        return self
+
+    def complete(self) -> Options:
+        """Return the options with every section of plugins in place, for processes that ask no plugin for it."""
+        found = {name: SectionValues.of(one, {}) for name, one in plugin_sections().items()}
+        missing = {name: values for name, values in found.items() if name not in (self.model_extra or {})}
+        return self.model_copy(update=missing) if missing else self
+
+    def names_of(self, section: str) -> Collection[str]:
+        """Return the names of a section's options; nothing where there is no such section."""
+        if section not in type(self).model_fields:
+            values = getattr(self, section).values if section in plugin_sections() else {}
+            return frozenset(values)
+        return frozenset(type(getattr(self, section)).model_fields)
+
+    def plugin_section_of(self, option: str) -> str | None:
+        """Return which section of plugins' has an option of this name; None: none has."""
+        for name, values in (self.model_extra or {}).items():
+            if option in values.values:
+                return name
+        declared = plugin_sections().items()
+        return next((name for name, one in declared if any(option == field.name for field in one.fields)), None)
+
+    def with_values(self, section: str, given: Mapping[str, Any]) -> Options:
+        """Return the options with a section of which this is given, and nothing else. Raises `ValidationError`."""
+        mine = plugin_sections().get(section)
+        new = SectionValues.of(mine, given) if mine else type(getattr(self, section)).model_validate(given)
+        return self.model_copy(update={section: new})
 
     def with_memory_fraction(self, fraction: float | None) -> Options:
         """Return the options with another default of `kv.memory_fraction`; themselves for None, and where it is set."""
@@ -449,6 +476,11 @@ class EngineConfig(_Section):
     task: str = "generate"
     task_data: dict[str, Any] = {}
     decodes: bool = True
+
+    @classmethod
+    def received(cls, text: str | bytes) -> EngineConfig:
+        """Return the configuration that another process wrote as JSON."""
+        return cls.model_validate_json(text, context={RECEIVED: True})
 
     @property
     def state_interval(self) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from core.config.fields import OptionField
+from core.config.option_field import OptionField
 
 Key = tuple[str, ...]
 """`(section, name)`; options of plugins go on with the plugin's name and the key."""

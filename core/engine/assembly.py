@@ -12,7 +12,7 @@ from core.api.participants import EngineSetup, Participant, StagedRequest
 from core.api.steps import WorkerInfo
 from core.api.tasks import Task
 from core.api.tokenizer import Tokenizer
-from core.config.fields import SECRETS
+from core.config import asked
 from core.config.resolved import EngineConfig, Options
 from core.engine.driven import DRIVEN, DrivenPlugins, tokenizer_of
 from core.engine.participants.connectors import ConnectorEngineHalf
@@ -26,8 +26,8 @@ CONNECTORS, PARTICIPANTS, DRAFTERS = "core.kv_connectors", "core.participants", 
 BOUND = (CONNECTORS, PARTICIPANTS, *DRIVEN)
 """Kinds of which participants are made in the engine's process."""
 
-SECTIONS = ("scheduler", "structured")
-"""Sections of options that participants may go by."""
+SECTIONS = ("scheduler",)
+"""Sections of core's options that participants may go by."""
 
 
 @dataclass(frozen=True)
@@ -131,12 +131,8 @@ def _own(
 
 def settings_of(options: Options, planned: PlannedPlugin, names: tuple[str, ...]) -> Mapping[str, Any]:
     """Return the values of options that a participant names. Raises `PluginError` CORE-P132 for one it cannot have."""
-    found: dict[str, Any] = {}
-    for name in names:
-        sections = [one for one in SECTIONS if name in type(getattr(options, one)).model_fields]
-        if not sections or f"{sections[0]}.{name}" in SECRETS:
-            raise PluginError(
-                "CORE-P132", f"participant {planned.owner} cannot have the setting {name!r} of the engine."
-            )
-        found[name] = getattr(getattr(options, sections[0]), name)
-    return found
+    try:
+        return asked.settings_of(options, names, SECTIONS)
+    except LookupError as error:
+        text = f"participant {planned.owner} cannot have the setting '{error.args[0]}' of the engine."
+        raise PluginError("CORE-P132", text) from None

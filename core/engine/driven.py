@@ -14,11 +14,11 @@ from core.api.kinds import AskChosen, Chosen, Kind
 from core.api.tokenizer import Tokenizer
 from core.config.resolved import EngineConfig
 from core.plugins.active import ActivePlugins, enter
-from core.plugins.kinds import KINDS
+from core.plugins.kinds import KINDS, PARTICIPANT
 from core.plugins.plan import PlannedPlugin
 
 LOADERS = "core.weight_loaders"
-DRIVEN = tuple(group for group, kind in KINDS.items() if kind.context)
+DRIVEN = tuple(group for group, kind in KINDS.items() if kind.driver == PARTICIPANT.group)
 """Kinds of core's whose plugins are participants' to call."""
 
 
@@ -79,7 +79,7 @@ def reopened(content: str) -> Chosen:
         PluginError: CORE-P301, the plan has no such plugin; or as `enter`.
     """
     group, name, text = json.loads(content)
-    config = EngineConfig.model_validate_json(text)
+    config = EngineConfig.received(text)
     needed = tuple(one for one in config.plan.drivers if one.group == LOADERS or (one.group, one.name) == (group, name))
     active = enter(config.plan.model_copy(update={"drivers": needed, "hooks": ()}))
     active.planned(group)

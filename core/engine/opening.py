@@ -24,7 +24,7 @@ class PlannedWorker:
     @classmethod
     def loads(cls, content: str) -> PlannedWorker:
         """Return what `dumps` of another process wrote behind the name of this function."""
-        return cls(EngineConfig.model_validate_json(content))
+        return cls(EngineConfig.received(content))
 
     def dumps(self) -> str:
         """Return the name of `loads`, a blank, and the configuration as JSON."""

@@ -168,7 +168,7 @@ def _run(bootstrap: Bootstrap) -> int:
     sender = Sender(bootstrap.outbox)
     sender.start()
     try:
-        config = EngineConfig.model_validate_json(bootstrap.config)
+        config = EngineConfig.received(bootstrap.config)
         if config.plan.one("core.weight_stores") is None:  # whose files are read instead, if it has them
             read_ahead(Path(config.checkpoint.path))
         core = EngineCore.start(config, on_progress=sender.put)

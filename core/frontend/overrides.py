@@ -7,8 +7,9 @@ from typing import Any
 
 from core.api.errors import ConfigError
 from core.config.dialects import lead
-from core.config.fields import OptionField, find_field, option_fields
+from core.config.fields import find_field, option_fields
 from core.config.load import build
+from core.config.option_field import OptionField
 from core.config.resolved import Options
 from core.config.settings import Key, Setting, merge
 from core.suggest import nearest

@@ -140,6 +140,15 @@ class ActivePlugins:
             )
         return self.kept(group, self.new)
 
+    def driven(self, kind: Kind | str) -> tuple[Chosen, ...]:
+        """Return the plan's plugins of a kind of core's that is made with its options alone, for who drives them.
+
+        Raises:
+            PluginError: As `make`.
+        """
+        group = kind if isinstance(kind, str) else kind.group
+        return self.kept(group, lambda planned: self.make(planned, planned.options))
+
     def kept(self, group: str, make: Callable[[PlannedPlugin], Any]) -> tuple[Chosen, ...]:
         """Return the plan's plugins of a group, each with the object that `make` made of it at the first call."""
         if group not in self._chosen:

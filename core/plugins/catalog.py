@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 from core.api.errors import PluginError
 from core.api.installed import FILE_PREFIX, InstalledPlugin
-from core.plugins.kinds import KINDS_GROUP, kind_of
+from core.plugins.kinds import KINDS_GROUP, OPTION_SECTION, kind_of
 from core.plugins.known import Known, Table, advice, normalise
 from core.plugins.unchanged import Unchanged
 from core.signals import SignalExit
@@ -26,6 +26,10 @@ FILE_DRIVERS = "__core_drivers__"
 
 LEFT_OUT = "--plugins leaves it out"
 """Why a plugin that the allow-list does not name takes no part."""
+
+
+DEFINING = (KINDS_GROUP, OPTION_SECTION.group)
+"""Groups whose entry points say which options there are."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -234,9 +238,13 @@ def installed() -> Iterator[Entry]:
 
 
 def definitions() -> list[Entry]:
-    """Return the entry points that define kinds; of other distributions nothing but one file is read."""
-    found = (dist for dist in importlib.metadata.distributions() if f"[{KINDS_GROUP}]" in _text_of(dist))
-    return [one for entries in _each(_entries, set(), found) for one in entries if one.group == KINDS_GROUP]
+    """Return the entry points that define kinds or options; of other distributions nothing but one file is read."""
+    found = (dist for dist in importlib.metadata.distributions() if _defines(_text_of(dist)))
+    return [one for entries in _each(_entries, set(), found) for one in entries if one.group in DEFINING]
+
+
+def _defines(text: str) -> bool:
+    return any(f"[{group}]" in text for group in DEFINING)
 
 
 def _text_of(dist: importlib.metadata.Distribution) -> str:

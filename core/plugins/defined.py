@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from core.api.errors import PluginError
 from core.api.kinds import Kind
 from core.plugins.catalog import Entry, definitions, duplicate
-from core.plugins.kinds import KINDS
+from core.plugins.kinds import KINDS, KINDS_GROUP
 
 if TYPE_CHECKING:
     from core.plugins.drivers import LoadFailure
@@ -66,8 +66,14 @@ def stamps() -> tuple[tuple[str, int], ...]:
 
 
 @lru_cache(maxsize=4)
-def _at(_: tuple[tuple[str, int], ...]) -> Defined:
-    entries = definitions()
+def definitions_at(_: tuple[tuple[str, int], ...]) -> tuple[Entry, ...]:
+    """Return the entry points that define kinds or options, given what `stamps` returned."""
+    return tuple(definitions())
+
+
+@lru_cache(maxsize=4)
+def _at(marks: tuple[tuple[str, int], ...]) -> Defined:
+    entries = [entry for entry in definitions_at(marks) if entry.group == KINDS_GROUP]
     return read_kinds(entries) if entries else _NOTHING
 
 

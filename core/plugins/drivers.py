@@ -77,11 +77,11 @@ def load_descriptors(entries: Sequence[Entry], *, usable: bool = True) -> tuple[
     candidates: list[Candidate] = []
     manager, failures = _manager(entries)
     for extension in manager:
-        checked = _check(extension.entry_point, extension.plugin, usable=usable)
-        if isinstance(checked, Candidate):
-            candidates.append(checked)
+        found = checked(extension.entry_point, extension.plugin, usable=usable)
+        if isinstance(found, Candidate):
+            candidates.append(found)
         else:
-            failures.append(checked)
+            failures.append(found)
     return candidates, failures
 
 
@@ -218,7 +218,7 @@ def _manager(entries: Sequence[Entry]) -> tuple[Any, list[LoadFailure]]:
     return manager, failures
 
 
-def _check(entry: Entry, loaded: object, *, usable: bool) -> Candidate | LoadFailure:
+def checked(entry: Entry, loaded: object, *, usable: bool = True) -> Candidate | LoadFailure:
     """Hold what an entry point gave against the rules of its group."""
     try:
         expected = descriptor_of(entry.group)

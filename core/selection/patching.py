@@ -96,8 +96,7 @@ def user_set(options: Options, path: str) -> bool:
 def _value(options: Options, current: Mapping[str, Mapping[str, Any]], proposal: Proposal) -> Any:
     path = proposal.patch.path
     section, _, name = path.partition(".")
-    fields = type(getattr(options, section)).model_fields if section in type(options).model_fields else {}
-    if name not in fields:
+    if name not in options.names_of(section):
         raise _unusable(proposal, "there is no such option")
     if path in SETTLED:
         raise _unusable(proposal, "it is decided before plugins are asked")
@@ -109,10 +108,9 @@ def _set(options: Options, proposal: Proposal) -> Options:
     old = getattr(options, section)
     values = {**{key: getattr(old, key) for key in old.model_fields_set}, name: proposal.patch.value}
     try:
-        new = type(old).model_validate(values)
+        return options.with_values(section, values)
     except ValidationError as error:
         raise _unusable(proposal, "; ".join(detail["msg"] for detail in error.errors())) from error
-    return options.model_copy(update={section: new})
 
 
 def _against_user(proposal: Proposal, value: Any) -> ConfigError:

@@ -22,6 +22,7 @@ from core.api.verdict import Verdict
 from core.api.weights import CheckpointReader
 from core.config.resolved import FITTING, EngineConfig, Options
 from core.plugins.catalog import Catalogue, Entry, answers
+from core.plugins.demanded import choose_tool_client
 from core.plugins.drivers import Candidate, guarded, load_descriptors, load_impl, typed
 from core.plugins.hooks import Hooks
 from core.plugins.kinds import (
@@ -68,7 +69,6 @@ from core.selection.select import NONE, Selector
 from core.selection.stores import access_of
 from core.selection.tasks import ChosenTask, choose_task, keeps_blocks
 from core.selection.token_classes import with_token_ids
-from core.selection.tool_servers import choose_tool_client
 from core.selection.views import facts_view, options_view
 from core.selection.waivers import settle
 
@@ -263,8 +263,7 @@ class Resolver:
         )
         chosen += choose_template_engine(self.selector, select.chat_template_engine)
         if task.decodes:
-            allowed = [*self.options.tools.mcp_server, *self.options.tools.allow_mcp_url]
-            chosen += choose_tool_client(self.selector, select.tool_client, allowed)
+            chosen += choose_tool_client(self.selector, self.options)
         if select.drafter:
             reason = None if task.decodes else "the model gives vectors, no tokens"
             if base.shape.recurrent:
@@ -275,7 +274,7 @@ class Resolver:
         for kind, names in ((LOGITS, select.logits_processor), (STAT_SINK, select.stat_sink), (ROUTE, routes)):
             chosen += [self.selector.choose(kind, name) for name in dict.fromkeys(names)]
         check_fields(chosen)
-        return chosen + choose_of_defined(self.selector, select)
+        return chosen + choose_of_defined(self.selector, self.options)
 
     def _automatic_routes(self, asked: Sequence[str]) -> list[str]:
         """Return the route plugins that are served wherever they are installed, but those that the user names."""
@@ -297,7 +296,7 @@ class Resolver:
 
     def _config(self, base: Foundation, derived: Derived) -> EngineConfig:
         return EngineConfig(
-            options=self.options.with_memory_fraction(base.platform.spec(PlatformSpec).memory_fraction),
+            options=self.options.complete().with_memory_fraction(base.platform.spec(PlatformSpec).memory_fraction),
             files=base.files,
             checkpoint=base.checkpoint,
             shape=base.shape,

@@ -25,7 +25,6 @@ from core.server.interface import ServedLLM
 from core.server.listen import Listener, bind
 from core.server.plugged_table import RouteTable
 from core.server.registry import Registration
-from core.server.remote.servers import remote_servers
 from core.server.state import ServerState
 from core.server.supervisor import Supervisor, signals_to
 from core.signals import SIGNALLED
@@ -97,8 +96,7 @@ async def start(resolution: Resolution, options: Options, child: EngineChild | N
     began = time.perf_counter()
     plugins = enter(resolution.config.plan)
     parser = chosen_parser(plugins, options.select.tool_parser)
-    routes = RouteTable.declare(plugins, options.server.metrics_compat)
-    remote = remote_servers(plugins, options.tools)
+    routes = RouteTable.declare(plugins, options)
     engine, tokenizer = await _start_both(resolution, child)
     llm = await AsyncLLM.connect(resolution, engine, tokenizer, partial(open_async, resolution.config))
     try:
@@ -120,7 +118,6 @@ async def start(resolution: Resolution, options: Options, child: EngineChild | N
                 layers=routes.layers,
                 figures=routes.figures,
             )
-            app.state.core.remote = remote
             app.state.core.faults = llm.model.plugins.sinks.faults
             routes.bind(app.state.core)
             example = routes.first_request(app.state.core)

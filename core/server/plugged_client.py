@@ -12,13 +12,13 @@ from core.api.errors import RequestError
 from core.api.fronts import TaskFront, Work
 from core.api.kinds import AskChosen, Chosen, Kind, nobody
 from core.api.pooling import Pooled, Pooler, PoolRequest
+from core.api.record import EMPTY
 from core.api.routes import GeneratedText
 from core.api.sampling import SamplingField, SamplingView
 from core.api.sampling_params import SamplingParams
 from core.api.serving import ChatRequest, TextRequest
 from core.api.sinks import EngineStats
 from core.api.tokenizer import Tokenizer
-from core.api.tool_servers import ToolServers
 from core.frontend.request import GenerationRequest
 from core.frontend.sampling import sampling_params
 from core.frontend.sinks import engine_stats
@@ -47,10 +47,10 @@ T = TypeVar("T")
 class ServedClient:
     """The running server, as routes of plugins see it."""
 
-    def __init__(self, state: ServerState, settings: Iterable[str] = (), chosen: AskChosen = nobody) -> None:
+    def __init__(self, state: ServerState, settings: Mapping[str, Any] = EMPTY, chosen: AskChosen = nobody) -> None:
         self._state = state
         self._chosen = chosen
-        self.settings: Mapping[str, Any] = {name: getattr(state.options.server, name) for name in settings}
+        self.settings = settings
         self.operator = ServedOperator(state)
         self._llm = state.llm
         self._abilities: frozenset[str] | None = None  # found when somebody asks, and then they stay
@@ -146,8 +146,8 @@ class ServedClient:
                 for one in generation_requests(request, self._state)
             ]
 
-    def chosen(self, kind: Kind) -> Sequence[Chosen]:
-        """Return the chosen plugins of a kind that a plugin defines. Raises `PluginError`."""
+    def chosen(self, kind: Kind | str) -> Sequence[Chosen]:
+        """Return the chosen plugins of a kind that a plugin defines, or that this one drives. Raises `PluginError`."""
         return self._chosen(kind)
 
     def check_model(self, name: str | None) -> None:
@@ -216,11 +216,6 @@ class ServedClient:
             return await asyncio.to_thread(self._llm.tokenizer.decode, ids, skip_special_tokens=False)
 
     # -- the server ------------------------------------------------------------------------------------------------
-
-    @property
-    def tool_servers(self) -> ToolServers | None:
-        """Those that may be spoken to."""
-        return self._state.remote
 
     @property
     def stopping(self) -> bool:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, get_args
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, get_args
 
 from core.api.figures import FigureCollector
+from core.api.kinds import Chosen, Kind
 from core.api.middleware import Layer
+from core.api.record import EMPTY
 from core.api.routes import Endpoint, RouteScope
 from core.api.serving import Dialect
 from core.api.sockets import SocketEndpoint
@@ -31,6 +33,11 @@ class PluginRoutes:
     owner: str
     mounts: tuple[str, ...] = ()
     public: tuple[str, ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
+
+    def chosen(self, kind: Kind | str) -> Sequence[Chosen]:
+        """Return the chosen plugins of a kind that a plugin defines, or that this one drives. Raises `PluginError`."""
+        return self.table.ask(self.owner, kind)
 
     def add(
         self,

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from core.api.descriptors import RouteSpec
 from core.api.errors import CoreError, PluginError
-from core.api.kinds import AskChosen, nobody
+from core.api.kinds import AskChosen, Chosen, Kind, nobody
 from core.api.routes import EngineClient, RoutePlugin
 from core.api.serving import Dialect
-from core.config.fields import SECRETS
-from core.config.resolved import ServerOptions
+from core.config.asked import settings_of
+from core.config.resolved import Options
 from core.plugins.active import ActivePlugins
 from core.plugins.drivers import describe
+from core.plugins.kinds import KINDS
 from core.server.claims import Claims
 from core.server.dialect import careful
 from core.server.plugged_facts import route_facts
@@ -30,7 +32,10 @@ if TYPE_CHECKING:
 GROUP = "core.routes"
 NO_FIGURES = "none"
 """`--metrics-compat` where core's figures are shown once."""
-
+SECTIONS = ("server",)
+"""Sections of core's options that routes may go by."""
+DRIVEN = tuple(group for group, kind in KINDS.items() if kind.driver == GROUP)
+"""Kinds of core's whose plugins are routes' to call."""
 _HEADER = re.compile(r"(?!set-cookie)[a-z0-9-]{1,64}", re.IGNORECASE)
 _KEY_HEADER = re.compile(r"(?!sec-)[a-z0-9-]{0,60}key", re.IGNORECASE)
 """No browser sends such a header of its own accord, so that a page cannot have a user's key sent along."""
@@ -45,11 +50,13 @@ class RouteTable:
     Attributes:
         dialects: Whose they are, and they, by the path that they hold for, with everything below it.
         client_dialects: The same by the header of the clients that they are for.
-        settings: Names of the server's options that a plugin goes by.
+        specs: The descriptor of each plugin, by its owner.
         key_headers: In which clients send keys.
         exposed_headers: Headers of answers that web pages of other origins may read.
         first_requests: Whose they are, and what finds them.
+        options: Of which plugins get those that they go by.
         chosen: Returns the plan's plugins of a kind that a plugin defines.
+        driven: Returns those of a kind of core's that routes may drive.
     """
 
     routes: list[PluggedRoute] = field(default_factory=list)
@@ -59,31 +66,32 @@ class RouteTable:
     claims: Claims = field(default_factory=Claims)
     dialects: dict[str, tuple[str, Dialect]] = field(default_factory=dict)
     client_dialects: dict[bytes, tuple[str, Dialect]] = field(default_factory=dict)
-    settings: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    specs: dict[str, RouteSpec] = field(default_factory=dict)
     key_headers: set[bytes] = field(default_factory=set)
     exposed_headers: set[str] = field(default_factory=set)
     first_requests: list[tuple[str, FirstRequest]] = field(default_factory=list)
+    options: Options = field(default_factory=Options)
     chosen: AskChosen = nobody
+    driven: AskChosen = nobody
 
     @classmethod
-    def declare(cls, active: ActivePlugins, compat: str = NO_FIGURES) -> RouteTable:
+    def declare(cls, active: ActivePlugins, options: Options | None = None) -> RouteTable:
         """Let the plan's route plugins declare their routes.
 
-        Args:
-            compat: Name of the plugin that shows core's figures by other names; none: there is none.
-
         Raises:
-            PluginError: CORE-P130, a route cannot be, or that plugin has no figures; CORE-P108, a plugin raised
-                something else.
+            PluginError: CORE-P130, a route cannot be, or the plugin of `--metrics-compat` has no figures; CORE-P108, a
+                plugin raised something else.
         """
-        table = cls(chosen=active.chosen)
+        table = cls(options=options or Options(), chosen=active.chosen, driven=active.driven)
         for planned, spec in active.specs(GROUP):
             owner = planned.owner
             plugin: RoutePlugin = active.make(planned, planned.options)
             registry = table.registry(planned.name, owner, cast(RouteSpec, spec))
             active.guard(planned, "declare()", plugin.declare, registry)
             table.plugins.append((owner, plugin))
-        table.require_figures(compat, {planned.owner: planned.name for planned, _ in active.specs(GROUP)})
+        table.require_figures(
+            table.options.server.metrics_compat, {planned.owner: planned.name for planned, _ in active.specs(GROUP)}
+        )
         return table
 
     def require_figures(self, compat: str, names: Mapping[str, str]) -> None:
@@ -100,22 +108,25 @@ class RouteTable:
         """Return what a plugin declares its routes to. Raises `PluginError` CORE-P130: it claims too much."""
         self.claims.take(owner, spec.mounts)
         _check_spec(owner, spec)
-        self.settings[owner] = spec.settings
+        self.specs[owner] = spec
         self.key_headers |= {header.lower().encode() for header in spec.key_headers}
         self.exposed_headers |= {header.lower() for header in spec.exposed_headers}
-        return PluginRoutes(self, name, owner, spec.mounts, spec.public)
+        try:
+            settings = settings_of(self.options, spec.settings, SECTIONS)
+        except LookupError as error:
+            text = f"route plugin {owner} cannot have the setting '{error.args[0]}' of the server."
+            raise PluginError("CORE-P130", text) from None
+        return PluginRoutes(self, name, owner, spec.mounts, spec.public, settings)
 
     def bind(self, state: ServerState) -> None:
         """Give every plugin the running engine. Raises `PluginError` CORE-P108."""
-        from core.server.plugged_client import ServedClient
-
         state.key_headers |= self.key_headers
         state.exposed_headers |= self.exposed_headers
         state.mounted_dialects |= {path: careful(*whose) for path, whose in self.dialects.items()}
         state.client_dialects |= {header: careful(*whose) for header, whose in self.client_dialects.items()}
         for owner, plugin in self.plugins:
             try:
-                plugin.bind(ServedClient(state, self.settings.get(owner, ()), self.chosen))
+                plugin.bind(self.client(owner, state))
                 for layer in self.layers:
                     if layer.owner == owner:
                         layer.bind()
@@ -124,13 +135,25 @@ class RouteTable:
             except Exception as error:
                 raise PluginError("CORE-P108", f"route plugin {owner}: bind() raised {describe(error)}.") from error
 
-    def first_request(self, state: ServerState) -> tuple[str, Mapping[str, Any]] | None:
-        """Return path and fields of a request to be copied, by the first plugin that has one. Raises `PluginError`."""
+    def client(self, owner: str, state: ServerState) -> EngineClient:
+        """Return the running engine as a plugin sees it."""
         from core.server.plugged_client import ServedClient
 
+        spec = self.specs.get(owner)
+        settings = settings_of(state.options, spec.settings if spec else (), SECTIONS)
+        return ServedClient(state, settings, partial(self.ask, owner))
+
+    def ask(self, owner: str, kind: Kind | str) -> Sequence[Chosen]:
+        """Return the chosen plugins of a kind, for one that drives them or may ask for them. Raises `PluginError`."""
+        spec = self.specs.get(owner)
+        group = kind if isinstance(kind, str) else kind.group
+        return self.driven(kind) if spec and group in spec.drives else self.chosen(kind)
+
+    def first_request(self, state: ServerState) -> tuple[str, Mapping[str, Any]] | None:
+        """Return path and fields of a request to be copied, by the first plugin that has one. Raises `PluginError`."""
         for owner, find in self.first_requests:
             try:
-                found = find(ServedClient(state, self.settings.get(owner, ()), self.chosen))
+                found = find(self.client(owner, state))
             except Exception as error:
                 raise PluginError(
                     "CORE-P108", f"route plugin {owner}: first_request raised {describe(error)}."
@@ -157,10 +180,11 @@ class RouteTable:
 
 
 def _check_spec(owner: str, spec: RouteSpec) -> None:
-    """Refuse what a descriptor may not ask for. Raises `PluginError` CORE-P130."""
-    for option in spec.settings:
-        if option not in ServerOptions.model_fields or f"server.{option}" in SECRETS:
-            raise PluginError("CORE-P130", f"route plugin {owner} cannot have the setting {option!r} of the server.")
+    """Refuse what a descriptor may not ask for. Raises `PluginError` CORE-P130, or CORE-P132 of a kind."""
+    for group in spec.drives:
+        if group not in DRIVEN:
+            text = f"route plugin {owner} cannot drive {group!r}: {', '.join(DRIVEN)} can be driven."
+            raise PluginError("CORE-P132", text)
     for header in spec.key_headers:
         if not _KEY_HEADER.fullmatch(header):
             raise PluginError("CORE-P130", f"route plugin {owner} cannot have keys in the header {header!r}.")

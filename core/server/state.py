@@ -22,7 +22,6 @@ from core.server.dialect import DEFAULT
 from core.server.errors import ApiError
 from core.server.interface import ServedLLM
 from core.server.metrics import Metrics
-from core.server.remote.servers import RemoteServers
 
 RENDER_THREADS = 2
 LOOK_SECONDS = 0.1
@@ -108,7 +107,6 @@ class ServerState:
         exposed_headers: Of answers of plugins' routes; web pages of other origins may read them.
         mounted_dialects: Paths that say errors in another way than OpenAI's, with everything below them.
         client_dialects: The same for clients that send a header, on all other paths.
-        remote: Tool servers that may be spoken to, if there are any.
         faults: What failed in plugins' objects of this process, as plain data.
         has_sockets: Whether a plugin has web sockets.
         shown: What clients called their answers, by the engine's name, of generations in flight.
@@ -129,7 +127,6 @@ class ServerState:
     public_paths: set[str] = field(default_factory=set)
     key_headers: set[bytes] = field(default_factory=set)
     exposed_headers: set[str] = field(default_factory=set)
-    remote: RemoteServers | None = None
     faults: Callable[[], list[dict[str, Any]]] = list
     has_sockets: bool = False
     shown: dict[str, str] = field(default_factory=dict)

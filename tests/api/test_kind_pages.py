@@ -108,8 +108,8 @@ def test_a_page_tells_every_field_and_every_method(page):
 @pytest.mark.parametrize("page", DRIVERS)
 def test_the_example_of_a_page_installs_and_loads(example, page):
     found = example(page)
+    assert f"core.{page}" in {entry.group for entry in found.entries}
     for entry in found.entries:
-        assert entry.group == f"core.{page}"
         candidates, failures = load_descriptors([entry])
         assert failures == []
         descriptor = candidates[0].descriptor
@@ -326,6 +326,25 @@ def test_the_flag_dialect_example_reads_three_flags(example, capsys):
     assert shown["model.max_model_len"]["value"] == 4096 and shown["scheduler.max_num_seqs"]["value"] == 8
     assert cli.main([*words, "--mlock"]) == 2
     assert "CORE-C105 --mlock is not supported. Weights stay" in capsys.readouterr().err
+
+
+def test_the_section_example_has_two_options(example, capsys):
+    example("option_sections")
+    words = ["config", "show", "m", "--most-notes", "5", "--notes-key", "plum", "--json"]
+    assert cli.main(words) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["notes.most_notes"]["value"] == 5 and shown["notes.notes_key"]["value"] == "<hidden>"
+    assert cli.main(["config", "show", "m", "--most-notes", "0"]) == 2
+    assert "'0' is not allowed; allowed: an integer >= 1 and <= 1000" in capsys.readouterr().err
+    from acme_core_notes.manifest import NOTES
+    from acme_core_notes.routes import Notes
+
+    from core.config.resolved import Options
+    from core.server.plugged_table import RouteTable
+
+    registry = RouteTable(options=Options(notes={"most_notes": 2})).registry("notes", "'notes'", NOTES)
+    Notes({}).declare(registry)
+    assert registry.settings == {"most_notes": 2, "notes_key": None}
 
 
 def test_the_source_and_loader_examples_find_and_read(example, tmp_path, monkeypatch):

@@ -15,7 +15,6 @@ from core.plugins.active import enter
 from core.plugins.kinds import KINDS
 from core.plugins.plan import PluginPlan
 from core.server.plugged_table import RouteTable
-from core.server.remote.servers import _client
 from core_testing.tinymodels import tiny_llama
 
 WORDS = {"first": "given", "second": "by default"}
@@ -206,7 +205,7 @@ GENERATING = {
 }
 ELSEWHERE = {"core.kernels", "core.routes", "core.tool_servers", "core.plugins", "core.io_processors", "core.tasks"}
 IN_ITS_OWN_TEST = {"core.commands"}
-HAVE_NONE = {"core.flag_dialects"}
+HAVE_NONE = {"core.flag_dialects", "core.option_sections"}
 """They are asked while options are read."""
 
 
@@ -239,7 +238,7 @@ def echo(tmp_path_factory):
             llm.call("update_weights", {"path": "/no/such/file"})
         active = enter(llm.config.plan)
         RouteTable.declare(active)
-        _client(active)
+        active.driven("core.tool_servers")
         echo = active.plan.of("core.stat_sinks")[0].model_copy(update={"group": "core.io_processors"})
         context = IOContext(model_name="m", model_config={}, tasks=(), labels=(), max_model_len=1, tokenizer=None)
         alone = enter(PluginPlan(drivers=(echo,), files=active.plan.files))

@@ -9,6 +9,7 @@ import httpx
 import pytest
 from core_plugin_openai.manifest import RESPONSES
 from core_plugin_openai.responses.routes import ResponsesRoutes
+from core_plugin_tool_servers.servers import GROUP
 
 from core import AsyncLLM
 from core.api import PluginError
@@ -16,7 +17,7 @@ from core.config.resolved import Options
 from core.frontend.answering.parsing import answer_parser
 from core.plugins.active import enter
 from core.selection.resolver import resolve
-from core.server.remote.servers import GROUP, remote_servers
+from core.server.plugged_table import RouteTable
 from core_testing.served import served_app
 
 TOOLS = {"mcp_server": ["mine=http://127.0.0.1:9/x"], "mcp_headers": {"mine": {"X-Key": "k"}}}
@@ -48,7 +49,7 @@ def test_one_that_cannot_be_made_ends_the_start(plugins, llama):
     runtime = given.runtime.model_copy(update={"plugin_options": {"shelf": {"broken": True}}})
     given = given.model_copy(update={"runtime": runtime})
     with pytest.raises(PluginError, match=r"'shelf' \(seam-tools 1.0\): its constructor raised .*broken"):
-        remote_servers(enter(resolve(given).config.plan), given.tools)
+        RouteTable.declare(enter(resolve(given).config.plan), given)
 
 
 def test_a_call_that_is_demanded_of_a_real_model(plugins, llama):
@@ -72,8 +73,8 @@ def test_a_call_that_is_demanded_of_a_real_model(plugins, llama):
         llm = await AsyncLLM.start(llama, in_process=True, dtype="float32", num_blocks=200, **fields)
         try:
             plugins = {RESPONSES: ResponsesRoutes({})}
-            app = served_app(llm, given, plugins, parser=answer_parser(parsers, "hermes"))
-            app.state.core.remote = remote_servers(plan, given.tools)
+            parser = answer_parser(parsers, "hermes")
+            app = served_app(llm, given, plugins, parser=parser, driven=plan.driven)
             transport = httpx.ASGITransport(app)
             async with httpx.AsyncClient(transport=transport, base_url="http://test", timeout=60) as client:
                 return await client.post("/v1/responses", json=body)

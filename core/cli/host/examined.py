@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
-from core.api.descriptors import Descriptor, PlatformSpec
+from core.api.descriptors import Descriptor, OptionSection, PlatformSpec
 from core.api.errors import PluginError
 from core.api.installed import PluginCheck, PluginFault
+from core.config.sections import sections
 from core.plugins.catalog import Entry
 from core.plugins.contracts import check_contract
 from core.plugins.defined import read_kinds
@@ -55,6 +56,9 @@ def _driver(entry: Entry) -> PluginCheck:
     for candidate in candidates:
         faults = tuple(_misfits(entry, candidate.descriptor))
         check = replace(check, objects=tuple(objects_of(candidate.descriptor)), faults=faults)
+        if isinstance(candidate.descriptor, OptionSection) and not faults:
+            found = tuple(_fault(failure) for failure in sections().faults if failure.entry == entry)
+            check = replace(check, faults=found)
         if isinstance(candidate.descriptor, PlatformSpec) and not faults:
             check = _probed(candidate, check)
     return check

@@ -9,8 +9,9 @@ from typing import Any
 
 from core.cli.plugins.naming import group_of
 from core.cli.plugins.scope import scope_flags, visible
+from core.config.sections import sections
 from core.plugins.catalog import LEFT_OUT, Catalogue, Entry
-from core.plugins.kinds import HOOKS_GROUP, KINDS, KINDS_GROUP, every_kind, kind_of
+from core.plugins.kinds import HOOKS_GROUP, KINDS, KINDS_GROUP, OPTION_SECTION, every_kind, kind_of
 from core.server.claims import some
 from core.terminal.tables import table
 
@@ -67,6 +68,8 @@ def _usable_rows(catalogue: Catalogue, group: str) -> list[dict[str, Any]]:
     for one in candidates:
         if mounts := getattr(one.descriptor, "mounts", ()):  # routes outside /x/NAME
             rows[one.entry]["mounts"] = list(mounts)
+    if group == OPTION_SECTION.group:
+        failures += [fault for fault in sections().faults if fault.entry in rows]
     rows |= {one.entry: _row(one.entry, f"{one.state}: {one.reason} ({one.code})") for one in failures}
     return [rows[entry] for entry in catalogue.entries(group)]
 

@@ -24,6 +24,7 @@ from core.plugins.kinds.kv_connectors import KV_CONNECTOR
 from core.plugins.kinds.logits import LOGITS
 from core.plugins.kinds.model_sources import SOURCE
 from core.plugins.kinds.models import MODEL
+from core.plugins.kinds.option_sections import OPTION_SECTION
 from core.plugins.kinds.participants import PARTICIPANT
 from core.plugins.kinds.platforms import PLATFORM
 from core.plugins.kinds.quantization import QUANTIZATION
@@ -57,6 +58,7 @@ __all__ = [
     "LOADER",
     "LOGITS",
     "MODEL",
+    "OPTION_SECTION",
     "PARTICIPANT",
     "PARTICIPATING",
     "PLATFORM",
@@ -104,6 +106,7 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
             ROUTE,
             COMMAND,
             FLAG_DIALECT,
+            OPTION_SECTION,
             TOOL_SERVER,
             STRUCTURED_OUTPUT,
             DRAFTER,

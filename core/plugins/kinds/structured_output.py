@@ -15,6 +15,7 @@ STRUCTURED_OUTPUT = Kind(
         "impl": Contract("core.api.structured:StructuredOutputBackend", optional=("core.api.structured:LoadsGrammars",))
     },
     torch_free=("impl",),
+    driver="core.participants",
     context="core.api.structured:StructuredContext",
     checks=("grammars",),
 )

@@ -13,5 +13,6 @@ TOOL_SERVER = Kind(
     help="Who speaks to tool servers, where some are allowed; auto: the one installed; none.",
     contracts={"impl": Contract("core.api.tool_servers:ToolServerClient")},
     torch_free=("impl",),
+    driver="core.routes",
     checks=("tool_servers",),
 )

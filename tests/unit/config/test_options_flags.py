@@ -7,9 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.api.errors import ConfigError
-from core.config.fields import ALIASES, OptionField, fields_by_path, option_fields, section_help
+from core.config.fields import ALIASES, fields_by_path, option_fields, section_help
 from core.config.flags import add_option_flags, dotted_spellings, to_argv
 from core.config.load import load_options
+from core.config.option_field import OptionField
 from core.config.parser import CoreParser
 from core.config.resolved import Options
 

@@ -65,6 +65,8 @@ FOREIGN = {  # flags of pip, pytest, cmake, node and of this repository's tools;
         "--log-format",
         "--tokenizer-revision",
         "--moderator",  # of the kind that an example defines
+        *("--moderation-limit", "--moderation-texts"),  # of its section
+        *("--most-notes", "--notes"),  # of the example of a page
     ),
 }
 CLASS = re.compile(r"[A-Z][a-z]+[A-Z]\w*")

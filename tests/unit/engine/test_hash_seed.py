@@ -265,10 +265,8 @@ NO_CONTENT = {
     *(f"options.select.{option}" for kind in KINDS.values() if kind not in CONTENT_KINDS for option in kind.options),
     # Whole sections: how steps are filled, how grammars are read, and everything before and behind the engine.
     "options.scheduler",
-    "options.structured",
     "options.hub",
     "options.server",
-    "options.tools",
 }
 
 

@@ -12,7 +12,7 @@ from core.config.fields import fields_by_path
 from core.config.flags import add_option_flags
 from core.config.load import load_options
 from core.config.parser import CoreParser
-from core.plugins.kinds import COMMAND, FLAG_DIALECT, HOOKS, KERNEL, KINDS, TASK
+from core.plugins.kinds import COMMAND, FLAG_DIALECT, HOOKS, KERNEL, KINDS, OPTION_SECTION, TASK
 from core.selection.resolver import resolve
 
 FIELDS = {
@@ -49,6 +49,8 @@ def world(site):
     for dist, names in {"acme": ("twin", "other", "unfit"), "bolt": ("twin",)}.items():
         lines, points = ["from core.api import *"], {}
         for group, kind in DESCRIPTORS.items():
+            if group == OPTION_SECTION.group:
+                continue  # nothing chooses among them: two of one name stop every start
             for name in names:
                 constant = f"{kind.__name__}_{name}".upper()
                 requires = ", requires=('no-such-thing>=3',)" if name == "unfit" else ""
@@ -86,8 +88,8 @@ def config(path: Path, kind, value) -> str:
     return str(file)
 
 
-def test_every_kind_has_a_flag_but_commands_flag_dialects_tasks_and_hooks():
-    assert {kind for kind in KINDS.values() if not kind.option} == {COMMAND, FLAG_DIALECT, TASK, HOOKS}
+def test_every_kind_has_a_flag_but_those_that_are_there_where_they_are_installed():
+    assert {kind for kind in KINDS.values() if not kind.option} == {COMMAND, FLAG_DIALECT, OPTION_SECTION, TASK, HOOKS}
     for kind in CHOSEN:
         field = fields_by_path()[f"select.{kind.option}"]
         assert (field.flag, field.env) == (kind.flag, f"CORE_{kind.option.upper()}")

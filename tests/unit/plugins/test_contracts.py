@@ -95,8 +95,8 @@ def test_a_policy_with_options_is_made_with_them(policies, entry):
         instantiate(candidate(entry(), "acme_policies:Whole", options="x:Y"), {})
 
 
-def test_every_kind_but_kernels_has_a_contract_and_every_contract_methods():
-    assert set(DESCRIPTORS) - set(IMPLEMENTATIONS) == {"core.kernels"}
+def test_every_kind_but_kernels_and_sections_has_a_contract_and_every_contract_methods():
+    assert set(DESCRIPTORS) - set(IMPLEMENTATIONS) == {"core.kernels", "core.option_sections"}
     for group, contract in IMPLEMENTATIONS.items():
         with pytest.raises(PluginError, match="does not fit"):
             check_impl(Entry(group, "empty", "acme", "1.0", ""), "acme:Empty", type("Empty", (), {}))

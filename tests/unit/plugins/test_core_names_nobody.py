@@ -18,7 +18,7 @@ KNOWN = tomllib.loads((ROOT / "core" / "plugins" / "known.toml").read_text())["r
 _WORDS = """
     admin all auto bench chat compile complete cpu dense disk draw experts fallback generate grammar hub inc int8 kinds
     linear local lookup ls mapped none ones opt pool pooling priority ps pull recurrent render responses resume rm route
-    run sampled seed show standard stats stop structured subprocess
+    run sampled seed show standard stats stop structured subprocess tools
 """
 ORDINARY = frozenset(_WORDS.split())
 """Names of plugins that are words of the field, or of the language, and stand in core for what they say there."""
@@ -34,12 +34,6 @@ OTHERS = frozenset(_NAMES.split())
 OPTION = "an option that users have, which will move with its plugin's own flags"
 EXAMPLE = "an example in a message"
 WHY: dict[str, dict[str, str]] = {
-    "mcp": {
-        "core/selection/resolver.py": OPTION,
-        "core/config/fields.py": OPTION,
-        "core/config/resolved.py": OPTION,
-        "core/server/remote/servers.py": OPTION,
-    },
     "openai": {
         "core/api/templates.py": "transformers' word for contents that are lists of parts",
         "core/config/resolved.py": "the same, as an option",
@@ -86,7 +80,6 @@ WHY: dict[str, dict[str, str]] = {
         "core/selection/stores.py": OPTION,
     },
     "qwen3": {"core/selection/overrides.py": "a key of checkpoints' configurations that overrides may set"},
-    "resumable": {"core/config/resolved.py": OPTION},
     "aiter": {
         "core/frontend/gather.py": "Python's `__aiter__`",
         "core/frontend/output_stream.py": "Python's `__aiter__`",

@@ -8,6 +8,8 @@ from types import SimpleNamespace
 import pytest
 from core_plugin_structured.compiling.child import Task, answer
 from core_plugin_structured.compiling.trial import GRAMMAR_MATCHER, begin
+from core_plugin_tool_servers.servers import RemoteServers
+from core_plugin_tool_servers.sessions import RemoteSessions
 
 from core.api import ToolParserSpec
 from core.api.errors import PluginError, RequestError
@@ -18,8 +20,6 @@ from core.plugins import handed
 from core.plugins.contracts import Contract
 from core.plugins.fitting import methods_of, misfits_of
 from core.plugins.handed import OUTPUT_PARSER, Handed
-from core.server.remote.servers import RemoteServers
-from core.server.remote.sessions import RemoteSessions
 
 OWNER = "tool parser 'odd' (acme 1.0)"
 
@@ -147,7 +147,7 @@ def test_a_tool_session_without_its_methods_is_refused(caplog):
 
     async def scenario():
         owner = "tool-server client 'odd' (acme 1.0)"
-        servers = RemoteServers(Client(), {}, handed=Handed(owner))
+        servers = RemoteServers(Client(), {}, fit=Handed(owner).fit)
         sessions = RemoteSessions(servers, {"a": ToolEndpoint("https://e.com")})
         with pytest.raises(ToolServerError):
             await sessions.tools("a")

@@ -11,6 +11,7 @@ import pytest
 from core.api.descriptors import DESCRIPTORS
 from core.api.errors import EngineError, PluginError
 from core.api.io_processors import IOContext
+from core.config.resolved import Options
 from core.engine import core as engine_core
 from core.frontend import plugged as frontend
 from core.plugins.active import ActivePlugins
@@ -22,9 +23,8 @@ from core.plugins.hooks import Hooks
 from core.plugins.kinds import kind_of
 from core.plugins.plan import PlannedPlugin, PluginPlan
 from core.server.plugged_table import RouteTable
-from core.server.remote import servers
 
-KINDS = sorted(set(DESCRIPTORS) - {"core.kernels"})
+KINDS = sorted(set(DESCRIPTORS) - {"core.kernels", "core.option_sections"})
 CAUSE = "RuntimeError: no, caused by OSError: the disk is away"
 
 
@@ -50,7 +50,9 @@ def active(group, make):
     """Return the plugins of a plan with one driver `odd`, which `make` makes."""
     planned = PlannedPlugin(group=group, name="odd", value="m:S", dist="acme", version="1.0", api=1)
     entry = Entry(group, "odd", "acme", "1.0", "m:S")
-    spec = SimpleNamespace(impl="m:Impl", mounts=(), public=(), settings=(), key_headers=(), exposed_headers=())
+    spec = SimpleNamespace(
+        impl="m:Impl", mounts=(), public=(), settings=(), drives=(), key_headers=(), exposed_headers=()
+    )
     found = ActivePlugins(PluginPlan(drivers=(planned,)), [(planned, Candidate(entry, spec))], Hooks())
     found._loaded[entry, "m:Impl"] = make
     return found
@@ -141,7 +143,8 @@ def starts_a_front_end(plugins, monkeypatch):
 def starts_routes(plugins, monkeypatch):
     monkeypatch.setattr("core.server.plugged_client.ServedClient", lambda *_: None)
     table = RouteTable.declare(plugins)
-    table.bind(SimpleNamespace(mounted_dialects={}, client_dialects={}, key_headers=set(), exposed_headers=set()))
+    empty = {"mounted_dialects": {}, "client_dialects": {}, "key_headers": set(), "exposed_headers": set()}
+    table.bind(SimpleNamespace(options=Options(), **empty))
 
 
 @pytest.mark.parametrize(
@@ -150,7 +153,7 @@ def starts_routes(plugins, monkeypatch):
         ("core.executors", fail, starts_an_engine, "its constructor"),
         ("core.stat_sinks", fail, starts_a_front_end, "its constructor"),
         ("core.io_processors", fail, starts_a_front_end, "its constructor"),
-        ("core.tool_servers", fail, lambda plugins, _: servers._client(plugins), "its constructor"),
+        ("core.tool_servers", fail, lambda plugins, _: plugins.driven("core.tool_servers"), "its constructor"),
         ("core.routes", fail, starts_routes, "its constructor"),
         ("core.routes", lambda options: Failing(["declare"]), starts_routes, "declare()"),
         ("core.routes", lambda options: Failing(["bind"]), starts_routes, "bind()"),

@@ -8,7 +8,7 @@ import pytest
 
 from core.api import ParticipantSpec
 from core.api.errors import PluginError
-from core.config.resolved import Options, StructuredOptions
+from core.config.resolved import Options
 from core.engine.assembly import settings_of
 from core.engine.driven import DrivenPlugins
 from core.plugins.active import ActivePlugins
@@ -76,7 +76,7 @@ def test_two_that_carry_out_one_field_are_refused(chosen):
 
 
 def test_settings_are_options_of_the_engine():
-    options = Options(structured=StructuredOptions(grammar_timeout=3.0))
+    options = Options(structured={"grammar_timeout": 3.0})
     found = settings_of(options, PLANNED, ("grammar_timeout", "max_num_seqs"))
     assert found == {"grammar_timeout": 3.0, "max_num_seqs": options.scheduler.max_num_seqs}
 

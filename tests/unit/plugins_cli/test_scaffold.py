@@ -27,6 +27,7 @@ TORCH_FREE = [
         "core.routes",
         "core.commands",
         "core.flag_dialects",
+        "core.option_sections",
         "core.tool_servers",
         "core.chat_templates",
         "core.structured_output",

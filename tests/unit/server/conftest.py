@@ -28,6 +28,7 @@ from core_plugin_vllm_flags.manifest import FIGURES
 
 from core.api.errors import EngineError, RequestError
 from core.api.parsers import Reasoning, Text, ToolArguments, ToolEnd, ToolStart
+from core.config.fields import option_fields
 from core.config.resolved import Options, SchedulerOptions, SelectOptions, ServerOptions
 from core.engine.messages import Stats
 from core.frontend.answering.parsing import AnswerParser
@@ -278,12 +279,23 @@ class Api:
         return self.post(path, content=content, headers={"content-type": "application/json"})
 
 
-def make_options(*, tool_parser=None, max_waiting=64, max_num_seqs=16, **server):
+def make_options(*, tool_parser=None, max_waiting=64, max_num_seqs=16, **given):
+    own = {name: given.pop(name) for name in list(given) if name not in ServerOptions.model_fields}
     return Options(
-        server=ServerOptions(**{"max_body_bytes": 200_000, "port": 0, **server}),
+        **in_sections(own),
+        server=ServerOptions(**{"max_body_bytes": 200_000, "port": 0, **given}),
         scheduler=SchedulerOptions(max_waiting=max_waiting, max_num_seqs=max_num_seqs),
         select=SelectOptions(tool_parser=tool_parser),
     )
+
+
+def in_sections(given):
+    """Return options of plugins by their sections."""
+    found = {}
+    for name, value in given.items():
+        (field,) = (one for one in option_fields() if one.name == name)
+        found.setdefault(field.section, {})[name] = value
+    return found
 
 
 def make_app(llm, options, **given):

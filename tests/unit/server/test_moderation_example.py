@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tomllib
 from pathlib import Path
 
 import httpx
@@ -15,11 +16,23 @@ EXAMPLES = Path(__file__).parents[3] / "examples" / "plugins"
 CHAT = "/v1/chat/completions"
 
 
+def declare_options(folder, monkeypatch):
+    """Install what the example declares of options, as pip would."""
+    project = tomllib.loads((EXAMPLES / "moderation" / "pyproject.toml").read_text())["project"]
+    info = folder / "acme_core_moderation-1.0.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: 1.0.0\n")
+    (section,) = project["entry-points"]["core.option_sections"].items()
+    (info / "entry_points.txt").write_text("[core.option_sections]\n" + " = ".join(section) + "\n")
+    monkeypatch.syspath_prepend(str(folder))
+
+
 @pytest.fixture
-def moderated(monkeypatch, llm, options, app_of):
-    """`moderated(words, ...)`: the application with the example's routes, and moderators with these lists of words."""
+def moderated(monkeypatch, tmp_path, llm, options, app_of):
+    """`moderated(words, ..., **options)`: an application with the example's routes, and moderators with these words."""
     for name in ("moderation", "word_list"):
         monkeypatch.syspath_prepend(str(EXAMPLES / name / "src"))
+    declare_options(tmp_path, monkeypatch)
     before = set(sys.modules)
     from acme_core_moderation.manifest import MODERATION
     from acme_core_moderation.routes import ModerationRoutes
@@ -28,7 +41,7 @@ def moderated(monkeypatch, llm, options, app_of):
     from core_plugin_openai.manifest import OPENAI
     from core_plugin_openai.routes import OpenAIRoutes
 
-    def make(*lists):
+    def make(*lists, **given):
         asked = []
 
         def chosen(kind):
@@ -36,7 +49,7 @@ def moderated(monkeypatch, llm, options, app_of):
             return [Chosen("words", "'words' (acme 1.0)", WORDS, Words({"words": words})) for words in lists]
 
         plugins = {OPENAI: OpenAIRoutes({}), MODERATION: ModerationRoutes({})}
-        app = served_app(llm, options(), plugins, chosen=chosen)
+        app = served_app(llm, options(**given), plugins, chosen=chosen)
         assert asked == ["acme.moderators"]
         return app
 
@@ -87,3 +100,10 @@ def test_refusals_are_counted_on_the_page_of_metrics(moderated, over_http):
     assert "# TYPE acme_moderation_refusals_total counter\n" in page
     assert 'acme_moderation_refusals_total{category="word-list"} 2.0\n' in page
     assert 'core_http_requests_total{model_name="acme/tiny",route="/v1/chat/completions",status="200"} 1.0\n' in page
+
+
+def test_its_own_options_decide(moderated, client, llm):
+    body = {"input": ["a heist", "a walk"]}
+    assert client(moderated(["heist"], moderation_texts=2)).post("/v1/moderations", json=body).status_code == 200
+    refused = client(moderated(["heist"], moderation_texts=1)).post("/v1/moderations", json=body)
+    assert refused.status_code == 400 and "input has 2 texts; 1 are allowed" in refused.text

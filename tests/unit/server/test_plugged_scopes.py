@@ -93,6 +93,17 @@ def test_keys_are_in_no_header_that_browsers_send_by_themselves(header):
         RouteTable().registry("own", "'own'", SPEC.replace(key_headers=(header,)))
 
 
+def test_a_route_drives_what_routes_may_and_asks_for_nothing_else_of_core():
+    made, table = [], RouteTable(driven=lambda kind: made.append(kind) or ("client",))
+    table.chosen = lambda kind: ("defined", kind)
+    registry = table.registry("own", "'own'", SPEC.replace(drives=("core.tool_servers",)))
+    assert registry.chosen("core.tool_servers") == ("client",) and made == ["core.tool_servers"]
+    assert registry.chosen("acme.things") == ("defined", "acme.things")
+    assert table.registry("other", "'other'", SPEC.replace(mounts=())).chosen("core.tool_servers")[0] == "defined"
+    with pytest.raises(PluginError, match=r"CORE-P132 .*cannot drive 'core.schedulers': core.tool_servers can be"):
+        RouteTable().registry("own", "'own'", SPEC.replace(drives=("core.schedulers",)))
+
+
 def test_other_scopes(ask):
     asked = ask(api_key="a", admin_api_key="b")
     assert [asked("GET", path).status_code for path in ("/own/plain", "/own/open")] == [401, 200]

@@ -6,13 +6,13 @@ import asyncio
 from types import SimpleNamespace
 
 import pytest
+from core_plugin_tool_servers.options import ToolOptions
+from core_plugin_tool_servers.servers import RemoteServers, check_headers, remote_servers
+from core_plugin_tool_servers.sessions import AT_ONCE, MAX_LIST_BYTES, MAX_TOOLS, RemoteSessions, unseen
+from core_plugin_tool_servers.urls import read_address, read_pattern
 
 from core.api import ConfigError, RemoteTool, ToolResult, ToolServerError
 from core.api.tool_servers import ToolEndpoint
-from core.config.resolved import ToolOptions
-from core.server.remote.servers import RemoteServers, check_headers, remote_servers
-from core.server.remote.sessions import AT_ONCE, MAX_LIST_BYTES, MAX_TOOLS, RemoteSessions
-from core.server.remote.urls import read_address, read_pattern
 
 
 @pytest.mark.covers("TOOL-04")
@@ -102,19 +102,18 @@ def test_headers_that_belong_to_the_connection(headers):
 
 
 class Plan:
-    """The plan's plugins: one client that remembers its options."""
+    """What a route plugin declares to: its settings, and one client that remembers its options."""
 
-    def __init__(self, installed=True):
-        self.installed = installed
+    def __init__(self, options, installed=True):
+        self.options, self.installed = options, installed
 
-    def has(self, group):
-        return self.installed
+    def chosen(self, group):
+        assert group == "core.tool_servers"
+        return [SimpleNamespace(value=("client", {"k": 1}), fit=unseen)] if self.installed else []
 
-    def specs(self, group):
-        return [(SimpleNamespace(name="mcp", owner="'mcp' (d 1)", options={"k": 1}), None)]
-
-    def make(self, planned, options):
-        return ("client", options)
+    @property
+    def settings(self):
+        return self.options.model_dump()
 
 
 def test_options_become_servers():
@@ -124,7 +123,7 @@ def test_options_become_servers():
         allow_mcp_url=["https://*.e.org"],
         mcp_timeout=5,
     )
-    servers = remote_servers(Plan(), options)
+    servers = remote_servers(Plan(options))
     assert (servers.client, servers.timeout) == (("client", {"k": 1}), 5)
     found = servers.endpoint("docs", None, {"x-key": "theirs", "Y": "2"})
     assert (found.url, found.headers, found.shown) == (
@@ -136,7 +135,7 @@ def test_options_become_servers():
     for label, url in (("docs", "https://a.e.org/"), ("none", None), ("other", "https://e.com/mcp"), ("other", "x")):
         with pytest.raises(ValueError):
             servers.endpoint(label, url, {})
-    assert remote_servers(Plan(installed=False), ToolOptions()) is None
+    assert remote_servers(Plan(ToolOptions(), installed=False)) is None
 
 
 @pytest.mark.parametrize(
@@ -153,7 +152,7 @@ def test_options_become_servers():
 )
 def test_wrong_options_end_the_start(options):
     with pytest.raises(ConfigError) as refused:
-        remote_servers(Plan(), ToolOptions(**options))
+        remote_servers(Plan(ToolOptions(**options)))
     assert refused.value.code == "CORE-C195"
     assert "secret" not in str(refused.value)
 

@@ -9,11 +9,11 @@ from core_plugin_openai.responses.mcp.items import approved, check_approvals
 from core_plugin_openai.responses.mcp.offers import held_lists, listed_tools, make_offers, names_of
 from core_plugin_openai.responses.mcp.request import read_server
 from core_plugin_openai.responses.tools import choose_tools
+from core_plugin_tool_servers.servers import RemoteServers
+from core_plugin_tool_servers.urls import read_pattern
 
 from core.api import RemoteTool, RequestError
 from core.api.tool_servers import ToolEndpoint
-from core.server.remote.servers import RemoteServers
-from core.server.remote.urls import read_pattern
 
 SERVERS = RemoteServers(None, {"docs": ToolEndpoint("https://docs/mcp")}, (read_pattern("https://e.com"),))
 DOCS = {"type": "mcp", "server_label": "docs"}

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 
 import httpx
 import pytest
+from core_plugin_tool_servers.servers import RemoteServers
 
 from core.api import RemoteTool, ToolResult
 from core.api.tool_servers import ToolEndpoint
-from core.server.remote.servers import RemoteServers
 
 PATH = "/v1/responses"
 MINE = {"type": "mcp", "server_label": "mine"}
@@ -44,6 +45,12 @@ class Harm:
         self.open_now -= 1
 
 
+def spoken_to(api, servers):
+    """Let an application's responses speak to servers."""
+    routes = api.app.state.plugins["responses"]
+    routes.shared = replace(routes.shared, servers=servers)
+
+
 @pytest.fixture
 def harm():
     return Harm()
@@ -64,7 +71,7 @@ def serve(fake, build, parser, harm):
 
         llm.answer = answered
         api = build(llm, parser=parser, response_store=50, **options)
-        api.app.state.core.remote = RemoteServers(harm, {"mine": ToolEndpoint("https://e.com")}, rounds=3)
+        spoken_to(api, RemoteServers(harm, {"mine": ToolEndpoint("https://e.com")}, rounds=3))
         return llm, api
 
     return make
@@ -111,7 +118,7 @@ def test_lists_that_mean_harm_are_an_error_of_the_list(serve, harm, listed, said
 def test_results_that_mean_harm_are_text(serve, harm, result):
     harm.gives = lambda arguments: ToolResult(result)
     _, api = serve("<mine__echo:{}>")
-    api.app.state.core.remote = RemoteServers(harm, {"mine": ToolEndpoint("https://e.com")}, result_chars=500)
+    spoken_to(api, RemoteServers(harm, {"mine": ToolEndpoint("https://e.com")}, result_chars=500))
     whole = api.post(PATH, {"input": "Hi", "tools": [FREE]}).json()
     assert kinds(whole) == ["mcp_list_tools", "mcp_call", "message"] and harm.calls == ["echo"]
     assert len(whole["output"][1]["output"]) < 600

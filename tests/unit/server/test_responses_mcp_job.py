@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 
 import httpx
 import pytest
 from core_plugin_openai.responses.ask import read_asked
 from core_plugin_openai.responses.create import remote_job
+from core_plugin_tool_servers.servers import RemoteServers
 from openai.types.responses import Response, ResponseStreamEvent
 from starlette.requests import Request
 
@@ -16,7 +18,6 @@ from core.api import RemoteTool, ToolResult, ToolServerError
 from core.api.errors import EngineError
 from core.api.tool_servers import ToolEndpoint
 from core.server.plugged_answer import PluggedRequest
-from core.server.remote.servers import RemoteServers
 
 PATH = "/v1/responses"
 MINE = {"type": "mcp", "server_label": "mine", "require_approval": "never"}
@@ -55,6 +56,12 @@ class Tools:
             await self.before(what)
 
 
+def spoken_to(api, servers):
+    """Let an application's responses speak to servers."""
+    routes = api.app.state.plugins["responses"]
+    routes.shared = replace(routes.shared, servers=servers)
+
+
 @pytest.fixture
 def tools():
     return Tools()
@@ -75,7 +82,7 @@ def talk(fake, build, parser, tools):
         llm.answer = next_reply
         limits = given.pop("remote")
         api = build(llm, parser=parser, **given)
-        api.app.state.core.remote = RemoteServers(tools, {"mine": ToolEndpoint("https://e.com")}, **limits)
+        spoken_to(api, RemoteServers(tools, {"mine": ToolEndpoint("https://e.com")}, **limits))
         return llm, api
 
     return make
@@ -266,7 +273,7 @@ def test_slow_readers_hold_the_work_back(talk, tools, strict):
         raw = [(name.lower(), value) for name, value in request.headers.raw]
         scope = {"type": "http", "method": "POST", "path": PATH, "query_string": b"", "headers": raw}
         asked = await read_asked(shared, PluggedRequest(Request(scope, receive), api.app.state.core))
-        job, taken = remote_job(shared.client, asked), []
+        job, taken = remote_job(shared, asked), []
 
         def put(events):
             taken.extend(events)

@@ -8,8 +8,10 @@ import json
 import pytest
 from acme_core_moderation.kinds import MODERATORS
 from acme_core_moderation.layer import ModerationLayer
+from acme_core_moderation.options import ModerationOptions
 from acme_core_moderation.panel import Panel
 from acme_core_moderation.spec import ModeratorSpec
+from pydantic import ValidationError
 
 from core.api import Chosen, RequestError
 
@@ -29,6 +31,19 @@ PANEL = Panel([Chosen("cats", "'cats' (acme 1.0)", SPEC, Cats())])
 
 def test_the_kind_names_its_descriptor():
     assert MODERATORS.group == ModeratorSpec.group and MODERATORS.flag == "--moderator"
+
+
+def test_the_options_have_limits():
+    assert ModerationOptions().model_dump() == {"moderation_limit": 0.5, "moderation_texts": 100}
+    for given in ({"moderation_limit": 0}, {"moderation_limit": 2}, {"moderation_texts": 0}):
+        with pytest.raises(ValidationError):
+            ModerationOptions(**given)
+
+
+def test_the_limit_decides():
+    strict, lenient = Panel(PANEL._chosen, 0.5), Panel(PANEL._chosen, 1.5)
+    assert asyncio.run(strict.judge("a cat")).against == ["cats"]
+    assert asyncio.run(lenient.judge("a cat")).against == []
 
 
 def test_the_panel_tells_why():

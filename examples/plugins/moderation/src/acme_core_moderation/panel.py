@@ -13,9 +13,6 @@ from core.api import Chosen, RequestError
 if TYPE_CHECKING:
     from acme_core_moderation.contract import Moderator
 
-LIMIT = 0.5
-"""From here on a text is refused."""
-
 
 @dataclass
 class Judgement:
@@ -24,26 +21,31 @@ class Judgement:
     Attributes:
         scores: The highest of each category.
         reasons: What clients are told, by category.
+        limit: Score from which on a text is refused.
     """
 
     scores: dict[str, float] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
+    limit: float = 0.5
 
     @property
     def against(self) -> list[str]:
         """The categories that it is refused for."""
-        return sorted(name for name, score in self.scores.items() if score >= LIMIT)
+        return sorted(name for name, score in self.scores.items() if score >= self.limit)
 
 
 class Panel:
     """Asks every moderator that the user chose.
 
+    Args:
+        limit: Score from which on a text is refused.
+
     Attributes:
         refusals: Texts that were refused, by the category that they were refused for.
     """
 
-    def __init__(self, chosen: Sequence[Chosen]) -> None:
-        self._chosen = chosen
+    def __init__(self, chosen: Sequence[Chosen], limit: float = 0.5) -> None:
+        self._chosen, self._limit = chosen, limit
         self.refusals: Counter[str] = Counter()
 
     def __bool__(self) -> bool:
@@ -62,12 +64,12 @@ class Panel:
             raise RequestError(f"The text is refused: {', '.join(reasons)}.", code="content_policy")
 
     def _judge(self, text: str) -> Judgement:
-        judged = Judgement()
+        judged = Judgement(limit=self._limit)
         for one in self._chosen:
             moderator: Moderator = one.value
             explain = getattr(moderator, "explain", None)
             for name, score in moderator.look(text).items():
                 judged.scores[name] = max(score, judged.scores.get(name, 0.0))
-                if explain is not None and score >= LIMIT:
+                if explain is not None and score >= self._limit:
                     judged.reasons[name] = explain(name)
         return judged

@@ -12,7 +12,6 @@ from acme_core_moderation.panel import Judgement, Panel
 from core.api import EngineClient, Figure, FigureSample, RequestError, RouteRegistry, RouteRequest, RouteResponse
 from core.api.middleware import AsgiApp
 
-MOST_TEXTS = 100
 REFUSALS = "acme_moderation_refusals"
 """Name of the figure on `/metrics`."""
 
@@ -21,7 +20,7 @@ class ModerationRoutes:
     """The route, the layer, and the moderators that both ask."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
-        self._panel = Panel(())
+        self._panel, self._most = Panel(()), 0
 
     def declare(self, registry: RouteRegistry) -> None:
         """Declare the route."""
@@ -30,8 +29,10 @@ class ModerationRoutes:
         registry.add("POST", "/v1/moderations", self.moderate, summary="What the moderators say of texts")
 
     def bind(self, client: EngineClient) -> None:
-        """Take the moderators that the user chose; requests come from now on."""
-        self._panel = Panel(client.chosen(MODERATORS))
+        """Take the moderators that the user chose, and the options; requests come from now on."""
+        settings = client.settings
+        self._panel = Panel(client.chosen(MODERATORS), settings["moderation_limit"])
+        self._most = settings["moderation_texts"]
 
     def figures(self, core: Mapping[str, Figure]) -> Iterator[Figure]:
         """Count what was refused, for `/metrics`."""
@@ -47,8 +48,8 @@ class ModerationRoutes:
         texts = [texts] if isinstance(texts, str) else texts
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
             raise RequestError("input must be a text, or a list of texts.", param="input")
-        if len(texts) > MOST_TEXTS:
-            raise RequestError(f"input has {len(texts)} texts; {MOST_TEXTS} are allowed.", param="input")
+        if len(texts) > self._most:
+            raise RequestError(f"input has {len(texts)} texts; {self._most} are allowed.", param="input")
         results = [_result(await self._panel.judge(text)) for text in texts]
         return RouteResponse(json.dumps({"model": "moderators", "results": results}).encode())
 

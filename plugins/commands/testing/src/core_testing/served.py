@@ -22,6 +22,7 @@ def served_app(
     plugins: Mapping[RouteSpec, RoutePlugin] | None = None,
     *,
     chosen: AskChosen | None = None,
+    driven: AskChosen | None = None,
     **given: Any,
 ) -> FastAPI:
     """Return an application whose route plugins have declared their routes and are bound.
@@ -29,9 +30,10 @@ def served_app(
     Args:
         plugins: Descriptor -> plugin.
         chosen: Returns the plugins of a kind that a plugin defines; None: there are none.
+        driven: Returns those of a kind of core's that routes drive; None: there are none.
         given: As of `create_app`.
     """
-    table = RouteTable(chosen=chosen or nobody)
+    table = RouteTable(options=options, chosen=chosen or nobody, driven=driven or nobody)
     for spec, plugin in (plugins or {}).items():
         owner = f"'{spec.name}' (tested)"
         plugin.declare(table.registry(spec.name, owner, spec))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from core.api import ParticipantSpec
+from core.api import OptionSection, ParticipantSpec
 
 STRUCTURED = ParticipantSpec(
     name="structured",
@@ -23,4 +23,11 @@ STRUCTURED = ParticipantSpec(
         "grammar_cache_mib",
     ),
     constrains=True,
+)
+
+STRUCTURED_OPTIONS = OptionSection(
+    name="structured",
+    impl="core_plugin_structured.options:StructuredOptions",
+    api=1,
+    summary="Options of structured output",
 )

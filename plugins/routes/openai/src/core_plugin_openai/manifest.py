@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from core.api import RouteSpec
+from core.api import OptionSection, RouteSpec
 
 OPENAI = RouteSpec(
     name="openai",
@@ -29,6 +29,32 @@ RESPONSES = RouteSpec(
     summary="OpenAI's Responses API, with the tools of tool servers",
     mounts=("/v1/responses",),
     automatic=True,
-    settings=("stream_interval", "return_tokens_as_token_ids", "response_store", "response_store_bytes"),
+    settings=(
+        "stream_interval",
+        "return_tokens_as_token_ids",
+        "response_store",
+        "response_store_bytes",
+        "mcp_server",
+        "mcp_headers",
+        "allow_mcp_url",
+        "mcp_timeout",
+        "mcp_result_chars",
+        "mcp_rounds",
+    ),
+    drives=("core.tool_servers",),
     exposed_headers=("x-core-response-stored",),
+)
+
+OPENAI_OPTIONS = OptionSection(
+    name="openai",
+    impl="core_plugin_openai.options:OpenAIOptions",
+    api=1,
+    summary="Options of OpenAI's API",
+)
+
+RESPONSES_OPTIONS = OptionSection(
+    name="responses",
+    impl="core_plugin_openai.options:ResponsesOptions",
+    api=1,
+    summary="Options of OpenAI's Responses API",
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from core.api import RouteSpec
+from core.api import OptionSection, RouteSpec
 
 RESUMABLE = RouteSpec(
     name="resumable",
@@ -13,4 +13,11 @@ RESUMABLE = RouteSpec(
     automatic=True,
     settings=("resume_seconds", "resume_bytes"),
     exposed_headers=("x-stream-id",),
+)
+
+RESUMABLE_OPTIONS = OptionSection(
+    name="resumable",
+    impl="core_plugin_resumable.options:ResumableOptions",
+    api=1,
+    summary="Options of streams that outlive a connection",
 )

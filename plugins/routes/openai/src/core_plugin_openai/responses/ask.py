@@ -69,7 +69,7 @@ async def read_asked(shared: Shared, request: RouteRequest) -> Asked:
     kept = _kept(store, body)
     earlier = _earlier(store, body.previous_response_id)
     items = parse_input(body.input, store.finder() if store.enabled else None)
-    tools = choose_tools(body.tools, body.tool_choice, client.tool_servers)
+    tools = choose_tools(body.tools, body.tool_choice, shared.servers)
     check_approvals([*earlier, *items], [server.label for server in tools.servers])
     wanted = _request(client, body, fields, [*earlier, *items], tools)
     if tools.servers:  # they are asked first, and should not be for what cannot be answered

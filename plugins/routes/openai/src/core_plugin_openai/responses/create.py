@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from core_plugin_tool_servers.sessions import RemoteSessions
+
 from core.api import Answer as Generation
-from core.api import ChatRequest, EngineClient, Reply, RouteRequest, RouteResponse, ToolSessions
+from core.api import ChatRequest, EngineClient, Reply, RouteRequest, RouteResponse
 from core_plugin_openai.params import tokens_as_ids
 from core_plugin_openai.responses import background
 from core_plugin_openai.responses.answer import Answer
@@ -25,7 +27,7 @@ async def create(shared: Shared, request: RouteRequest) -> Reply:
     """Validate, render, and hand the generation to a response that runs it, or to the background."""
     asked = await read_asked(shared, request)
     client, store = shared.client, shared.store
-    job: ResponseWork = remote_job(client, asked) if asked.tools.servers else await _job(client, asked)
+    job: ResponseWork = remote_job(shared, asked) if asked.tools.servers else await _job(client, asked)
     record = Record(job.answer, asked.earlier, asked.items)
     stream = bool(asked.body.stream)
     if asked.body.background:
@@ -51,11 +53,11 @@ async def render_response(shared: Shared, request: RouteRequest) -> RouteRespons
     return json_response(shown, asked.headers)
 
 
-def remote_job(client: EngineClient, asked: Asked) -> RemoteJob:
+def remote_job(shared: Shared, asked: Asked) -> RemoteJob:
     """Return a job that asks its MCP servers before it asks the model."""
-    body, name = asked.body, new_id("resp")
+    client, body, name = shared.client, asked.body, new_id("resp")
     client.admit()
-    sessions, rounds = _sessions(client, asked)
+    sessions, rounds = _sessions(shared, asked)
     return RemoteJob(
         Turns(client, name, asked.request.sampling["max_tokens"], body.truncation == "auto"),
         _answer(client, asked, name),
@@ -86,7 +88,7 @@ async def _wanted(shared: Shared, request: RouteRequest) -> tuple[Asked, ChatReq
     asked = await read_asked(shared, request)
     if not asked.tools.servers:
         return asked, asked.request
-    sessions, _ = _sessions(shared.client, asked)
+    sessions, _ = _sessions(shared, asked)
     try:
         lists = await all_lists(asked, sessions)
     finally:
@@ -101,8 +103,8 @@ def _keep(store: ResponseStore, record: Record) -> None:
     record.answer.stored = record in store
 
 
-def _sessions(client: EngineClient, asked: Asked) -> tuple[ToolSessions, int]:
-    servers = client.tool_servers
+def _sessions(shared: Shared, asked: Asked) -> tuple[RemoteSessions, int]:
+    servers = shared.servers
     if servers is None:
         raise TypeError("requests with MCP servers are refused where there are none")
     return servers.connect({one.label: one.endpoint for one in asked.tools.servers}), servers.rounds

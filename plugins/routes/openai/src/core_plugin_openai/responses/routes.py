@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from core_plugin_tool_servers.servers import RemoteServers, remote_servers
+
 from core.api import EngineClient, Reply, RouteRegistry, RouteRequest, RouteResponse
 from core_plugin_openai.responses import create, kept
 from core_plugin_openai.responses.protocol import ResponsesBody
@@ -19,14 +21,17 @@ class ResponsesRoutes:
     """The routes, the engine that they ask, and the responses that are kept.
 
     Attributes:
-        shared: Both, once the engine is ready.
+        shared: All of them, once the engine is ready.
+        servers: The tool servers that may be spoken to; None: there are none.
     """
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self.shared: Shared
+        self.servers: RemoteServers | None = None
 
     def declare(self, registry: RouteRegistry) -> None:
-        """Declare the routes."""
+        """Declare the routes. Raises `ConfigError`: a tool server's address or header cannot be used."""
+        self.servers = remote_servers(registry)
         registry.add("POST", PATH, self.create, body=ResponsesBody, generates=True)
         registry.add("POST", f"{PATH}/input_tokens", self.count_tokens, body=ResponsesBody, generates=True)
         registry.add("POST", f"{PATH}/render", self.render, body=ResponsesBody, generates=True)
@@ -38,7 +43,7 @@ class ResponsesRoutes:
     def bind(self, client: EngineClient) -> None:
         """Requests come from now on."""
         kept, size = client.settings["response_store"], client.settings["response_store_bytes"]
-        self.shared = Shared(client, ResponseStore(kept, size))
+        self.shared = Shared(client, ResponseStore(kept, size), self.servers)
 
     async def create(self, request: RouteRequest) -> Reply:
         """Make a response."""

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from core_plugin_tool_servers.servers import RemoteServers
+
 from core.api.bodies import invalid, name_field, optional_text
 from core.api.errors import RequestError
 from core.api.serving import AUTO, ToolChoice
-from core.api.tool_servers import ToolServers
 from core_plugin_openai.responses import custom
 from core_plugin_openai.responses.items import new_id
 from core_plugin_openai.responses.mcp.offers import Offer, make_offers
@@ -68,7 +69,7 @@ class Tools:
 def choose_tools(
     tools: Sequence[Mapping[str, Any]] | None,
     choice: str | Mapping[str, Any] | None,
-    remote: ToolServers | None = None,
+    remote: RemoteServers | None = None,
 ) -> Tools:
     """Check tools and choice. With MCP servers among them, `offered` and `choice` are settled by `Tools.with_lists`.
 

@@ -8,7 +8,7 @@ from typing import Any
 from core.api.errors import ConfigError
 from core.api.flags import FlagDialect
 from core.cli.commands import add_common
-from core.config.fields import core_fields
+from core.config.fields import option_fields
 from core.config.flags import add_option_flags
 from core.config.parser import CoreParser
 from core_testing.conformance.outcome import Failed, checks, require
@@ -23,7 +23,7 @@ _VALUES: Mapping[str, str] = {"int": "1", "float": "0.5", "mapping": "{}"}
 def cores_flags_pass_untouched(subject: Subject) -> None:
     """Every flag of core's stays as it is with its value, `=` or not, and so do the model and a negative number."""
     dialect, known = _dialect(subject), _known()
-    for field in core_fields():
+    for field in option_fields():
         value = field.choices[0] if field.choices else _VALUES.get(field.kind, "text")
         switch = field.kind == "bool"
         for words in (
@@ -52,7 +52,7 @@ def unknown_words_are_left_alone(subject: Subject) -> None:
 def samples_become_cores_flags(subject: Subject) -> None:
     """Lines of its samples become what they say, of core's flags alone; as keys of a file they set core's options."""
     dialect, known = _dialect(subject), _known()
-    names = {name for field in core_fields() for name in (*field.names, field.path)}
+    names = {name for field in option_fields() for name in (*field.names, field.path)}
     for sample in _samples(subject, refused=False):
         translated = _asked("translate()", dialect.translate, list(sample.words), known)
         found = [_named(dialect, word, known) for word in translated]

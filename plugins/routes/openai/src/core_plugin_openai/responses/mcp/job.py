@@ -7,10 +7,12 @@ from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from core_plugin_tool_servers.sessions import RemoteSessions
+
 from core.api.errors import RequestError
 from core.api.serving import AUTO, Answer, Delta, ToolChoice
 from core.api.tool_servers import TOOL_BAD_ARGUMENTS as BAD_ARGUMENTS
-from core.api.tool_servers import ToolServerError, ToolSessions
+from core.api.tool_servers import ToolServerError
 from core_plugin_openai.responses.ask import Asked
 from core_plugin_openai.responses.items import Item
 from core_plugin_openai.responses.job import Put, ResponseWork, Room, no_wait
@@ -36,7 +38,7 @@ class RemoteJob(ResponseWork):
 
     generation: Turns
     asked: Asked = field(kw_only=True)
-    sessions: ToolSessions = field(kw_only=True)
+    sessions: RemoteSessions = field(kw_only=True)
     rounds: int = field(kw_only=True)
     _tools: Tools = field(default_factory=Tools, init=False)
     _ended: str | None = field(default="stop", init=False)
@@ -209,7 +211,7 @@ class RemoteJob(ResponseWork):
         return events
 
 
-async def all_lists(asked: Asked, sessions: ToolSessions) -> dict[str, list[Item]]:
+async def all_lists(asked: Asked, sessions: RemoteSessions) -> dict[str, list[Item]]:
     """Return the servers' tools by label, for who wants to know them alone. Raises `RequestError` 400."""
     lists = _held(asked)
     for server in asked.tools.servers:

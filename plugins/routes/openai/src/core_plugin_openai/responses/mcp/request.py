@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from core_plugin_tool_servers.servers import RemoteServers
+
 from core.api.bodies import invalid, optional_text
 from core.api.errors import RequestError
 from core.api.tool_servers import ToolEndpoint as Endpoint
-from core.api.tool_servers import ToolServers
 
 Item = dict[str, Any]
 
@@ -75,7 +76,7 @@ class McpServer:
     approval: Approval
 
 
-def read_server(tool: Mapping[str, Any], where: str, servers: ToolServers | None) -> McpServer:
+def read_server(tool: Mapping[str, Any], where: str, servers: RemoteServers | None) -> McpServer:
     """Check a tool of type `mcp`. Raises `RequestError` 400 naming the field at fault."""
     if servers is None:
         raise RequestError(f"{where}: {_ABSENT}.", param=f"{where}.type", code="unsupported_tool")
@@ -119,7 +120,7 @@ def check_labels(servers: Sequence[McpServer]) -> None:
             raise RequestError(f"tools: two MCP servers have the server_label '{label}'.", param="tools")
 
 
-def _headers(tool: Mapping[str, Any], where: str, servers: ToolServers) -> dict[str, str]:
+def _headers(tool: Mapping[str, Any], where: str, servers: RemoteServers) -> dict[str, str]:
     given, token = tool.get("headers"), optional_text(tool, "authorization", where)
     try:
         headers = servers.check_headers(given or {})

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from core.api.errors import ConfigError
-from core.api.tool_servers import ToolEndpoint, ToolServerClient
-from core.config.resolved import ToolOptions
-from core.plugins.active import ActivePlugins
-from core.plugins.handed import Handed
-from core.server.remote.sessions import RemoteSessions
-from core.server.remote.urls import AddressPattern, read_address, read_pattern
+from core.api import ConfigError, Fit, RouteRegistry, ToolEndpoint, ToolServerClient
+from core_plugin_tool_servers.sessions import RemoteSessions, unseen
+from core_plugin_tool_servers.urls import AddressPattern, read_address, read_pattern
 
 GROUP = "core.tool_servers"
 LABEL = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}", re.ASCII)
@@ -33,7 +29,7 @@ class RemoteServers:
         timeout: Seconds that a list or a call may take.
         result_chars: Longest result of a tool.
         rounds: How often a model may call in one answer.
-        handed: Knows whose the client is, and which of its sessions fit.
+        fit: Holds the sessions that the client hands out against their contract.
     """
 
     client: ToolServerClient
@@ -42,7 +38,7 @@ class RemoteServers:
     timeout: float = 60.0
     result_chars: int = 32768
     rounds: int = 16
-    handed: Handed = field(default_factory=lambda: Handed("the tool-server client"))
+    fit: Fit = unseen
 
     def endpoint(self, label: str, url: str | None, headers: Mapping[str, str]) -> ToolEndpoint:
         """Return where a request's server is. Raises `ValueError` with the reason if it must not be spoken to."""
@@ -72,27 +68,32 @@ class RemoteServers:
         return RemoteSessions(self, endpoints)
 
 
-def remote_servers(active: ActivePlugins, options: ToolOptions) -> RemoteServers | None:
+def remote_servers(registry: RouteRegistry) -> RemoteServers | None:
     """Return what the options allow; None if they allow nothing.
+
+    Args:
+        registry: That of a route plugin whose descriptor has the options of this distribution among its `settings`, and
+            the kind `core.tool_servers` in `drives`.
 
     Raises:
         ConfigError: CORE-C195, an address, a pattern, a label or a header cannot be used.
         PluginError: CORE-P108, the client cannot be made.
     """
-    if not active.has(GROUP):
+    found = registry.chosen(GROUP)
+    if not found:
         return None
-    own = dict(_own(options))
-    if unknown := sorted(options.mcp_headers.keys() - own.keys()):
+    given = registry.settings
+    own = dict(_own(given))
+    if unknown := sorted(given["mcp_headers"].keys() - own.keys()):
         raise _wrong(f"--mcp-headers names '{unknown[0]}'", "there is no --mcp-server of that label")
-    client, owner = _client(active)
     return RemoteServers(
-        client,
+        found[0].value,
         own,
-        tuple(_pattern(text) for text in options.allow_mcp_url),
-        timeout=options.mcp_timeout,
-        result_chars=options.mcp_result_chars,
-        rounds=options.mcp_rounds,
-        handed=Handed(owner),
+        tuple(_pattern(text) for text in given["allow_mcp_url"]),
+        timeout=given["mcp_timeout"],
+        result_chars=given["mcp_result_chars"],
+        rounds=given["mcp_rounds"],
+        fit=found[0].fit,
     )
 
 
@@ -110,16 +111,9 @@ def check_headers(given: Any) -> dict[str, str]:
     return dict(given)
 
 
-def _client(active: ActivePlugins) -> tuple[ToolServerClient, str]:
-    """Return the client, and whose it is."""
-    ((planned, _),) = active.specs(GROUP)
-    client: ToolServerClient = active.make(planned, planned.options)
-    return client, f"tool-server client {planned.owner}"
-
-
-def _own(options: ToolOptions) -> Iterator[tuple[str, ToolEndpoint]]:
+def _own(given: Mapping[str, Any]) -> Iterator[tuple[str, ToolEndpoint]]:
     seen: set[str] = set()
-    for text in options.mcp_server:
+    for text in given["mcp_server"]:
         label, equals, url = text.partition("=")
         if not equals or not LABEL.fullmatch(label):
             raise _wrong(
@@ -133,7 +127,7 @@ def _own(options: ToolOptions) -> Iterator[tuple[str, ToolEndpoint]]:
         except ValueError as error:
             raise _wrong(f"--mcp-server {label}", f"its address {error}") from None
         try:
-            headers = check_headers(options.mcp_headers.get(label, {}))
+            headers = check_headers(given["mcp_headers"].get(label, {}))
         except ValueError as error:
             raise _wrong(f"--mcp-headers of {label}", str(error)) from None
         yield label, ToolEndpoint(url, headers)

@@ -9,23 +9,25 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import orjson
 
-from core.api.errors import PluginError
-from core.api.tool_servers import (
+from core.api import (
     TOOL_BAD_ARGUMENTS,
+    Contract,
+    PluginError,
     RemoteTool,
     ToolEndpoint,
     ToolResult,
     ToolServerError,
     ToolSession,
 )
-from core.plugins.handed import TOOL_SESSION
 
 if TYPE_CHECKING:
-    from core.server.remote.servers import RemoteServers
+    from core_plugin_tool_servers.servers import RemoteServers
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+TOOL_SESSION = Contract("core.api.tool_servers:ToolSession")
 
 MAX_TOOLS = 512
 MAX_LIST_BYTES = 2**20
@@ -34,6 +36,11 @@ AT_ONCE = 16
 TIMED_OUT = -32001
 _MAX_NAME = 256
 _CLOSE_SECONDS = 5.0
+
+
+def unseen(what: str, value: T, contract: Contract) -> T:
+    """Return the value as it is: of a client that nobody chose, there is no owner to name."""
+    return value
 
 
 class RemoteSessions:
@@ -84,7 +91,7 @@ class RemoteSessions:
             if label not in self._open:
                 endpoint = self._endpoints[label]
                 opened = await self._servers.client.open(endpoint.url, endpoint.headers)
-                self._open[label] = self._servers.handed.fit("open()", opened, TOOL_SESSION)
+                self._open[label] = self._servers.fit("open()", opened, TOOL_SESSION)
             return self._open[label]
 
     async def _bounded(self, label: str, work: Coroutine[Any, Any, T]) -> T:
