@@ -11,8 +11,8 @@ from typing import Any
 from core.cli.help import add_help_flag
 from core.config.flags import add_option_flags
 from core.config.load import load_options
-from core.config.resolved import ServerOptions
 from core.engine.child import EngineChild
+from core.options.server import ServerOptions
 from core.phases import phase, report_birth
 from core.signals import ended_by
 

@@ -13,21 +13,9 @@ from core.config.dialects import option_of
 from core.config.option_field import OptionField, fields_of
 from core.config.resolved import Options
 from core.config.sections import Section, plugin_sections
+from core.options.names import ALIASES
 from core.plugins.defined import defined_kinds
 from core.plugins.kinds import KINDS
-
-ALIASES: Mapping[str, tuple[str, ...]] = types.MappingProxyType(
-    {
-        "model.hf_overrides": ("config-override",),
-        "select.platform": ("device",),
-        "select.load_format": ("weight-loader",),
-    }
-)
-"""Further names of core's own, as flags without dashes in front. Those of other servers are known to plugins
-(`core.config.dialects`).
-
-They are names everywhere: `--x-y`, `CORE_X_Y`, and in a file `x_y` or `section.x_y`.
-"""
 
 SECRETS = frozenset({"hub.hf_token", "server.api_key", "server.admin_api_key", "kv.hash_seed"})
 """Options of core's whose values are never printed."""

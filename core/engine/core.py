@@ -47,11 +47,11 @@ from core.engine.rows import RequestTable
 from core.engine.scheduler import Scheduler
 from core.engine.snapshots import Snapshots
 from core.engine.step_budget import Limits
+from core.engine.tasks.halves import engine_half
 from core.plugins.active import ActivePlugins, enter
 from core.plugins.faults import Faults
+from core.plugins.kinds import TASK
 from core.plugins.plan import PlannedPlugin
-from core.tasks import GROUP as TASKS
-from core.tasks import engine_half
 
 logger = logging.getLogger(__name__)
 
@@ -326,7 +326,7 @@ class EngineCore:
 
 
 _SCHEDULERS = "core.schedulers"
-_BOUND = (_SCHEDULERS, TASKS, *BOUND)
+_BOUND = (_SCHEDULERS, TASK.group, *BOUND)
 """Kinds of which this process makes objects."""
 
 

@@ -21,16 +21,15 @@ from core.frontend.templating import GROUP as TEMPLATES
 from core.frontend.templating import Templating
 from core.plugins.active import ActivePlugins, enter
 from core.plugins.faults import Faults
-from core.plugins.kinds import KINDS
+from core.plugins.kinds import KINDS, TASK
 from core.plugins.known import Table
 from core.plugins.plan import PlannedPlugin, PluginPlan
-from core.tasks import GROUP as TASKS
 
 ARGUMENTS, GRAMMARS, SINKS = "core.logits", "core.structured_output", "core.stat_sinks"
 PROCESSORS, PARTICIPANTS = "core.io_processors", "core.participants"
 DRIVEN = frozenset({PROCESSORS})
 """Kinds of core's whose plugins front halves of tasks may call."""
-HERE = frozenset({ARGUMENTS, GRAMMARS, SINKS, PROCESSORS, PARTICIPANTS, TASKS, TEMPLATES})
+HERE = frozenset({ARGUMENTS, GRAMMARS, SINKS, PROCESSORS, PARTICIPANTS, TASK.group, TEMPLATES})
 """Kinds of driver that the front end needs."""
 
 
@@ -70,9 +69,9 @@ class FrontPlugins:
             PluginError: It, or a plugin that it drives, cannot be made; CORE-P132, it drives a kind that it cannot.
         """
         active = self._active
-        if active is None or not active.has(TASKS):
+        if active is None or not active.has(TASK.group):
             return None
-        planned, spec = active.planned(TASKS), cast(TaskSpec, active.spec(TASKS))
+        planned, spec = active.planned(TASK.group), cast(TaskSpec, active.spec(TASK.group))
         if unknown := sorted(set(spec.drives) - DRIVEN):
             text = f"task {planned.owner} cannot drive {unknown[0]!r}: {', '.join(sorted(DRIVEN))} can be driven."
             raise PluginError("CORE-P132", text)

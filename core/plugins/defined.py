@@ -21,6 +21,9 @@ from core.plugins.kinds import KINDS, KINDS_GROUP
 if TYPE_CHECKING:
     from core.plugins.drivers import LoadFailure
 
+OF_SCOPE = ("plugins", "disable_plugin", "plugin_file", "plugins_lock", "strict")
+"""Options that say which plugins there are."""
+
 OWN = "core."
 """What groups of core's begin with."""
 
@@ -128,9 +131,9 @@ def _against_option(kind: Kind, others: Sequence[Kind]) -> Iterator[str]:
         yield "further options are core's alone"
     if not kind.option:
         return
-    from core.config.fields import core_fields
+    from core.options.names import option_names
 
-    names = {name.replace("-", "_") for field in core_fields() for name in field.names}
+    names = {*option_names(), *OF_SCOPE, *(option for own in KINDS.values() for option in own.options)}
     names |= {other.option for other in others}
     if not (kind.option.isidentifier() and kind.option == kind.option.lower()):
         yield f"'{kind.option}' cannot be an option: it takes small letters, digits and _"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from core.api.patches import Problem
 from core.api.shapes import ModelShape
-from core.config.resolved import FITTING
+from core.options.model import FITTING
 
 
 def context_of(wanted: int | None, default: int, shape: ModelShape) -> tuple[int, list[Problem]]:

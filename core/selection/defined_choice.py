@@ -8,8 +8,8 @@ from core.api.errors import PluginError
 from core.api.kinds import Kind
 from core.config.sections import sections
 from core.plugins.defined import defined
-from core.plugins.demanded import demanded_kinds
 from core.plugins.drivers import Candidate
+from core.selection.demanded import demanded_kinds
 from core.selection.select import NONE, Selector
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import Any
 from core.api.errors import ConfigError
 from core.api.shapes import ModelShape
 from core.api.weights import CheckpointInfo
-from core.config.resolved import ModelOptions
+from core.options.model import ModelOptions
 from core.suggest import nearest
 
 _ELSEWHERE: Mapping[str, str] = types.MappingProxyType(

@@ -20,9 +20,9 @@ from core.api.errors import ConfigError, PluginError
 from core.api.patches import Problem
 from core.api.verdict import Verdict
 from core.api.weights import CheckpointReader
-from core.config.resolved import FITTING, EngineConfig, Options
+from core.config.resolved import EngineConfig, Options
+from core.options.model import FITTING
 from core.plugins.catalog import Catalogue, Entry, answers
-from core.plugins.demanded import choose_tool_client
 from core.plugins.drivers import Candidate, guarded, load_descriptors, load_impl, typed
 from core.plugins.hooks import Hooks
 from core.plugins.kinds import (
@@ -48,6 +48,7 @@ from core.selection.chat_templates import choose_template_engine
 from core.selection.checkpoints import find_files, find_model, find_reader, inspect
 from core.selection.context import context_of, short_by_default
 from core.selection.defined_choice import choose_of_defined, require_one_definition
+from core.selection.demanded import choose_tool_client
 from core.selection.foundation import Derived, Foundation, KernelPlace, device_reason, drivers_of
 from core.selection.grammars import choose_backends
 from core.selection.guards import failed_guard

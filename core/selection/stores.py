@@ -9,7 +9,7 @@ from typing import Any
 from core.api.errors import CoreError
 from core.api.sources import Access, KeepsModels, RemovesModels, StoredModel
 from core.api.weights import KeptWeights, WeightStore
-from core.config.resolved import HubOptions
+from core.options.model import HubOptions
 from core.plugins.catalog import Entry
 from core.plugins.drivers import guarded, load_descriptors, typed
 from core.plugins.kinds import SOURCE, WEIGHT_STORE

@@ -13,7 +13,7 @@ from core.api.tasks import Task, TaskChoice, TaskFacts
 from core.api.verdict import Verdict
 from core.api.weights import CheckpointInfo
 from core.config.fields import SECRETS
-from core.config.resolved import ModelOptions
+from core.options.model import ModelOptions
 from core.plugins.contracts import check_contract
 from core.plugins.drivers import Candidate, guarded, load_impl, typed
 from core.plugins.kinds import TASK

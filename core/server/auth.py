@@ -9,7 +9,7 @@ import re
 from collections.abc import Collection, Iterable
 
 from core.api.requests import key_id
-from core.config.resolved import ServerOptions
+from core.options.server import ServerOptions
 from core.server.errors import ApiError
 
 PUBLIC_PATHS = frozenset({"/health", "/livez", "/ping", "/ready", "/readyz"})

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from core.api.errors import ConfigError
-from core.config.resolved import ServerOptions
+from core.options.server import ServerOptions
 
 _ORIGIN = re.compile(r"https?://(?:\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::[0-9]{1,5})?")
 _TOKEN = re.compile(r"\*|[!#$%&'*+.^_`|~0-9A-Za-z-]+")

@@ -9,7 +9,7 @@ import stat
 from dataclasses import dataclass
 
 from core.api.errors import ConfigError
-from core.config.resolved import ServerOptions
+from core.options.server import ServerOptions
 from core.server.tls import Certificates, certificates
 
 

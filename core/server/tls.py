@@ -9,7 +9,7 @@ import ssl
 from pathlib import Path
 
 from core.api.errors import ConfigError
-from core.config.resolved import ServerOptions
+from core.options.server import ServerOptions
 from core.server.edge import flag
 
 logger = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ import torch
 
 from core.engine.managers import planned_managers
 from core.engine.step_budget import Limits
-from core.tasks import engine_half
+from core.engine.tasks.halves import engine_half
 from core.worker.allocate import zeros
 from core.worker.grouping import CacheGroups, grouped, together
 from core.worker.loader import kv_layouts

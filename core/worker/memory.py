@@ -9,8 +9,8 @@ import numpy as np
 
 from core.api.errors import ConfigError, EngineError
 from core.api.platform import MemorySnapshot
-from core.config.resolved import KVOptions
 from core.config.sizes import parse_size
+from core.options.engine import KVOptions
 
 NULL_BLOCKS = 1
 """Block 0 stands for "no block": tables point at it where a row has none, so no request owns it."""

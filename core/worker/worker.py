@@ -18,9 +18,9 @@ from core.api.steps import StepPlan, StepResult, WorkerInfo
 from core.api.weights import WeightManifest
 from core.config.resolved import EngineConfig
 from core.engine.profile import Profile, untimed
+from core.engine.tasks.halves import engine_half
 from core.plugins.drivers import describe
 from core.plugins.handed import QUEUE, STREAM, UPLOADS, Handed
-from core.tasks import engine_half, worker_half
 from core.trim import trim
 from core.worker.assembly import bind_worker_halves, check_taps, joined_calls, worker_stages
 from core.worker.capture import NONE, graphs_for, pads
@@ -35,6 +35,7 @@ from core.worker.rows import RowTable
 from core.worker.runner import StepRunner
 from core.worker.states import StatePlan, plan_states
 from core.worker.tasks.base import RunnerParts
+from core.worker.tasks.halves import worker_half
 from core.worker.transfers import Transfers
 from core.worker.warmup import warm_up, widest_step
 

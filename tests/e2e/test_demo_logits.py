@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from core.api import BatchView
-from core.config.resolved import ModelOptions, Options
+from core.config.resolved import Options
+from core.options.model import ModelOptions
 from core.plugins.active import enter
 from core.selection.resolver import resolve
 

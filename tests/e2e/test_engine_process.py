@@ -17,11 +17,13 @@ import zmq
 
 from core.api.errors import CoreError, EngineError
 from core.api.sampling_params import SamplingParams
-from core.config.resolved import KVOptions, ModelOptions, Options, RuntimeOptions
+from core.config.resolved import Options
 from core.engine import vitals
 from core.engine.client import open_async
 from core.engine.messages import Add, Call, CallResult, Outputs, Stats
 from core.engine.runner import CoreRunner
+from core.options.engine import KVOptions, RuntimeOptions
+from core.options.model import ModelOptions
 from core.selection.resolver import resolve
 from core_testing.tinymodels import tiny_llama
 

@@ -14,8 +14,10 @@ import httpx
 import psutil
 import pytest
 
-from core.config.resolved import KVOptions, ModelOptions, Options, RuntimeOptions
+from core.config.resolved import Options
 from core.engine import vitals
+from core.options.engine import KVOptions, RuntimeOptions
+from core.options.model import ModelOptions
 from core.selection.resolver import resolve
 from core.server import launch as server_launch
 

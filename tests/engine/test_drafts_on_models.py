@@ -12,9 +12,11 @@ from core_plugin_ngram.drafter import NGramDrafter
 from core import LLM
 from core.api.errors import CoreError
 from core.api.sampling_params import SamplingParams
-from core.config.resolved import KVOptions, ModelOptions, Options, RuntimeOptions, SchedulerOptions, SelectOptions
+from core.config.resolved import Options, SelectOptions
 from core.engine.client import open_sync
 from core.engine.messages import Add
+from core.options.engine import KVOptions, RuntimeOptions, SchedulerOptions
+from core.options.model import ModelOptions
 from core.selection.resolver import resolve
 from core_testing.tinymodels import tiny_llama
 

@@ -18,9 +18,11 @@ from core_plugin_openai.routes import OpenAIRoutes
 
 from core import LLM, SamplingParams
 from core.api.errors import PluginError, RequestError
-from core.config.resolved import ModelOptions, Options, RuntimeOptions, SelectOptions
+from core.config.resolved import Options, SelectOptions
 from core.engine.client import open_sync
 from core.frontend.async_llm import AsyncLLM
+from core.options.engine import RuntimeOptions
+from core.options.model import ModelOptions
 from core.selection.resolver import resolve
 from core_testing.families import logits_of
 from core_testing.served import served_app

@@ -1,1 +1,1 @@
-"""Tasks, their engine halves: what an engine does for its requests. `core.tasks` finds them."""
+"""Tasks, their engine halves: what an engine does for its requests. `halves` finds them."""

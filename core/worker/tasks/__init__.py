@@ -1,1 +1,1 @@
-"""Tasks, their worker halves: which runner executes steps. `core.tasks` finds them."""
+"""Tasks, their worker halves: which runner executes steps. `halves` finds them."""

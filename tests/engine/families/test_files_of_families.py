@@ -13,9 +13,11 @@ from safetensors.torch import load_file, save_file
 
 from core.api.errors import CoreError
 from core.api.sampling_params import SamplingParams
-from core.config.resolved import KVOptions, ModelOptions, Options, RuntimeOptions, SelectOptions
+from core.config.resolved import Options, SelectOptions
 from core.engine.client import open_sync
 from core.engine.messages import Add
+from core.options.engine import KVOptions, RuntimeOptions
+from core.options.model import ModelOptions
 from core.selection.resolver import resolve
 
 

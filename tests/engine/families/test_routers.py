@@ -9,10 +9,12 @@ import pytest
 import torch
 
 from core.api.sampling_params import SamplingParams
-from core.config.resolved import KVOptions, ModelOptions, Options, RuntimeOptions
+from core.config.resolved import Options
 from core.engine.client import open_sync
 from core.engine.messages import Add
 from core.layers.experts import Router
+from core.options.engine import KVOptions, RuntimeOptions
+from core.options.model import ModelOptions
 from core.selection.resolver import resolve
 from core.worker.graphs import GraphedForward
 from core_testing.families import logits_of

@@ -9,9 +9,11 @@ from core_plugin_jinja.manifest import JINJA
 from safetensors import safe_open
 
 from core.cli.main import main
-from core.config.resolved import KVOptions, ModelOptions, Options, RuntimeOptions, SelectOptions
+from core.config.resolved import Options, SelectOptions
 from core.frontend.model import default_params
 from core.frontend.templates import template_sources
+from core.options.engine import KVOptions, RuntimeOptions
+from core.options.model import ModelOptions
 from core.selection.resolver import resolve
 from core_testing.families import TinyFamily
 from core_testing.tinyhub import TinyHub, TinyRepo

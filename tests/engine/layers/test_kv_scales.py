@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from core.api import CheckpointError
 from core.api.attention import AttentionContext, AttentionSite, BatchView
-from core.config.resolved import KVOptions
+from core.options.engine import KVOptions
 from core.selection.kv_dtype import demanded_kv_dtype
 
 SITE = AttentionSite(0, 4, 2, 32, 32**-0.5)

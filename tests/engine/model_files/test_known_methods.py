@@ -11,7 +11,8 @@ from transformers.utils.quantization_config import QuantizationMethod
 
 from core.api import CoreError
 from core.api.descriptors import QuantSpec
-from core.config.resolved import ModelOptions, Options, SelectOptions
+from core.config.resolved import Options, SelectOptions
+from core.options.model import ModelOptions
 from core.plugins.catalog import Catalogue
 from core.plugins.drivers import load_descriptors
 from core.selection.resolver import resolve

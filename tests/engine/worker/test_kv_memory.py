@@ -6,7 +6,7 @@ import pytest
 
 from core.api.errors import ConfigError, EngineError
 from core.api.platform import MemorySnapshot
-from core.config.resolved import KVOptions
+from core.options.engine import KVOptions
 from core.worker.memory import KVDemand, plan_kv, share
 
 GIB, MIB = 2**30, 2**20

@@ -15,9 +15,11 @@ import torch
 from core import LLM, SamplingParams
 from core.api.errors import EngineError, PluginError
 from core.api.platform import MemorySnapshot
-from core.config.resolved import KVOptions, ModelOptions, Options, RuntimeOptions, SchedulerOptions, SelectOptions
+from core.config.resolved import Options, SelectOptions
 from core.engine.client import open_sync
 from core.layers.states import StateMemory
+from core.options.engine import KVOptions, RuntimeOptions, SchedulerOptions
+from core.options.model import ModelOptions
 from core.selection.resolver import resolve
 from core.worker import states
 from core.worker.states import plan_states

@@ -13,9 +13,11 @@ from core.api.runners import Enqueued
 from core.api.sampling_params import SamplingParams
 from core.api.tasks import Task
 from core.api.wire import restored
-from core.config.resolved import KVOptions, ModelOptions, Options, RuntimeOptions, SchedulerOptions
+from core.config.resolved import Options
 from core.engine.client import open_sync
 from core.engine.messages import Add
+from core.options.engine import KVOptions, RuntimeOptions, SchedulerOptions
+from core.options.model import ModelOptions
 from core.selection.resolver import resolve
 from core.worker.runner import StepRunner
 from core.worker.tasks.base import OwnWorkerTask

@@ -14,10 +14,11 @@ from core.api.platform import MemorySnapshot, Platform
 from core.api.sampling_params import SamplingParams
 from core.api.steps import BlockUpdate, NewRow, StepPlan
 from core.api.weights import WeightManifest
-from core.config.resolved import KVOptions, Options, SchedulerOptions
+from core.config.resolved import Options
 from core.layers.guard import Owners
 from core.layers.kernels import KernelTable
 from core.layers.taps import Taps
+from core.options.engine import KVOptions, SchedulerOptions
 from core.plugins.catalog import Entry
 from core.plugins.drivers import guarded, guarded_items
 from core.plugins.hooks import Hooks

@@ -14,9 +14,10 @@ from core.api import hooks as hook_specifications
 from core.api.shapes import ModelShape
 from core.api.weights import CheckpointInfo, ModelFiles
 from core.config.fields import SECRETS
-from core.config.resolved import EngineConfig, KVOptions, Options
+from core.config.resolved import EngineConfig, Options
 from core.engine.block_content import CONTENT_HOOKS, CONTENT_KINDS, BlockContent
 from core.engine.hashing import BlockHasher, stable_key
+from core.options.engine import KVOptions
 from core.plugins.catalog import Entry
 from core.plugins.hooks import Hooks
 from core.plugins.kinds import HOOKS_GROUP, KINDS

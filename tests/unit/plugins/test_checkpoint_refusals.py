@@ -9,7 +9,8 @@ import pytest
 
 from core.api import CoreError
 from core.cli.main import main
-from core.config.resolved import ModelOptions, Options, SelectOptions
+from core.config.resolved import Options, SelectOptions
+from core.options.model import ModelOptions
 from core.selection.resolver import Resolver, resolve
 from core_testing.tinymodels import tiny_llama
 

@@ -3,7 +3,8 @@
 import pytest
 
 from core.api.errors import PluginError
-from core.config.resolved import KVOptions, Options
+from core.config.resolved import Options
+from core.options.engine import KVOptions
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,9 @@ import pytest
 
 from core.api import CheckpointInfo, ConfigError, ModelShape, RopeConfig
 from core.api.errors import CoreError
-from core.config.resolved import ModelOptions, Options
+from core.config.resolved import Options
 from core.engine.hashing import stable_key
+from core.options.model import ModelOptions
 from core.plugins.hooks import Hooks
 from core.selection.overrides import doubts, overridden
 from core.selection.resolver import Resolver, resolve

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from core.api import CheckpointInfo, ConfigError, ModelShape, PluginError, PoolingShape
-from core.config.resolved import ModelOptions
+from core.options.model import ModelOptions
 from core.plugins.catalog import Catalogue, Entry
 from core.plugins.hooks import Hooks
 from core.selection.select import Selector

@@ -11,7 +11,8 @@ from safetensors.torch import load_file, save_file
 
 from core.api import CheckpointError, CheckpointInfo, ModelShape, WeightShape
 from core.cli.main import main
-from core.config.resolved import ModelOptions, Options
+from core.config.resolved import Options
+from core.options.model import ModelOptions
 from core.selection.resolver import resolve
 from core.selection.weight_sizes import require_fitting
 from core_testing.tinymodels import tiny_llama

@@ -29,7 +29,7 @@ from core_plugin_vllm_flags.manifest import FIGURES
 from core.api.errors import EngineError, RequestError
 from core.api.parsers import Reasoning, Text, ToolArguments, ToolEnd, ToolStart
 from core.config.fields import option_fields
-from core.config.resolved import Options, SchedulerOptions, SelectOptions, ServerOptions
+from core.config.resolved import Options, SelectOptions
 from core.engine.messages import Stats
 from core.frontend.answering.parsing import AnswerParser
 from core.frontend.inputs import InputProcessor
@@ -37,6 +37,8 @@ from core.frontend.output_stream import IteratedFeed
 from core.frontend.prompts import prompt_ids, split_prompt
 from core.frontend.results import CompletionOutput, Logprob, RequestOutput
 from core.frontend.spelling import spelling
+from core.options.engine import SchedulerOptions
+from core.options.server import ServerOptions
 from core.server.http import HttpServer
 from core.server.listen import bind
 from core_testing.served import served_app

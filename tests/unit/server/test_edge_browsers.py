@@ -7,7 +7,7 @@ import pytest
 
 from core.api import PluginError, RouteSpec
 from core.api.errors import ConfigError
-from core.config.resolved import ServerOptions
+from core.options.server import ServerOptions
 from core.server.browsers import EXPOSED
 from core.server.edge import check_origins
 from core_testing.served import served_app

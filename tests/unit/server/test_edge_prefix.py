@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 from starlette.responses import RedirectResponse
 
-from core.config.resolved import ServerOptions
+from core.options.server import ServerOptions
 from core.server.prefix import Prefix
 
 KEY, ADMIN = "sk-secret", "sk-admin"

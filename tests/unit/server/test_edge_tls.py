@@ -13,7 +13,7 @@ import pytest
 import trustme
 
 from core.api.errors import ConfigError
-from core.config.resolved import ServerOptions
+from core.options.server import ServerOptions
 from core.server import tls
 from core.server.edge import PRIVATE
 from core.server.tls import Certificates, certificates

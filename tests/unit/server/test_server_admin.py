@@ -11,7 +11,8 @@ from core_plugin_admin.absent import ABSENT
 
 from core import logs
 from core.api.errors import CheckpointError, EngineError
-from core.config.resolved import Options, SelectOptions, ServerOptions
+from core.config.resolved import Options, SelectOptions
+from core.options.server import ServerOptions
 from core.server.secrets import HIDDEN, shown
 
 KEY = "sk-admin"

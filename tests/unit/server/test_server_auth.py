@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from core.config.resolved import ServerOptions
+from core.options.server import ServerOptions
 from core.server.auth import PUBLIC_PATHS, KeyCheck, is_local
 
 KEY = "sk-secret"

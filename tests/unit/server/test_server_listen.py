@@ -7,7 +7,8 @@ import httpx
 import pytest
 
 from core.api.errors import ConfigError
-from core.config.resolved import Options, ServerOptions
+from core.config.resolved import Options
+from core.options.server import ServerOptions
 from core.server import launch
 from core.server.listen import bind
 

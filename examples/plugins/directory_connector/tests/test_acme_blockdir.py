@@ -15,7 +15,9 @@ from acme_core_blockdir.store import DirectoryStore
 
 from core import LLM, SamplingParams
 from core.api import BlockRef, ConfigError
-from core.config.resolved import KVOptions, ModelOptions, Options, RuntimeOptions, SelectOptions
+from core.config.resolved import Options, SelectOptions
+from core.options.engine import KVOptions, RuntimeOptions
+from core.options.model import ModelOptions
 from core.selection.resolver import resolve
 from core_testing.tinymodels import tiny_llama
 

@@ -9,7 +9,8 @@ from acme_core_einsum.manifest import EINSUM_PAGED
 
 from core import LLM, SamplingParams
 from core.api import AttentionContext, AttentionSite
-from core.config.resolved import ModelOptions, Options
+from core.config.resolved import Options
+from core.options.model import ModelOptions
 from core.selection.resolver import resolve
 from core_testing.tinymodels import tiny_model
 

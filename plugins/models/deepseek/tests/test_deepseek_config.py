@@ -11,8 +11,10 @@ from core_plugin_deepseek.family import DeepSeek, read, shape
 from safetensors.torch import load_file, save_file
 
 from core.api import CheckpointError
-from core.config.resolved import KVOptions, ModelOptions, Options, RuntimeOptions
+from core.config.resolved import Options
 from core.engine.client import open_sync
+from core.options.engine import KVOptions, RuntimeOptions
+from core.options.model import ModelOptions
 from core.selection.resolver import resolve
 from core_testing.families import TinyFamily
 

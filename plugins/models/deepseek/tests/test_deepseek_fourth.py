@@ -17,8 +17,10 @@ from core_plugin_deepseek.fourth.streams import doubly_stochastic
 from core_plugin_deepseek.fourth.window import joined, window_attention
 
 from core.api import CheckpointError, ConfigError, CoreError, Ranks, State, StateRows
-from core.config.resolved import KVOptions, ModelOptions, Options, RuntimeOptions, SelectOptions
+from core.config.resolved import Options, SelectOptions
 from core.engine.client import open_sync
+from core.options.engine import KVOptions, RuntimeOptions
+from core.options.model import ModelOptions
 from core.selection.attention import block_size_of
 from core.selection.resolver import resolve
 from core_testing.conformance.tools.decoder import Decoder, Track

@@ -14,9 +14,11 @@ from safetensors.torch import load_file, save_file
 
 from core.api import CheckpointError
 from core.api.sampling_params import SamplingParams
-from core.config.resolved import KVOptions, ModelOptions, Options, RuntimeOptions, SelectOptions
+from core.config.resolved import Options, SelectOptions
 from core.engine.client import open_sync
 from core.engine.messages import Add
+from core.options.engine import KVOptions, RuntimeOptions
+from core.options.model import ModelOptions
 from core.selection.resolver import resolve
 from core_testing.conformance.tools import tiny_cases
 from core_testing.conformance.tools.decoder import BLOCK_SIZE, Decoder, Track

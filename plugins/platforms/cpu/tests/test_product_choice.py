@@ -12,7 +12,8 @@ from core_plugin_cpu.native import library
 from safetensors.torch import load_file, save_file
 
 from core import LLM, SamplingParams
-from core.config.resolved import ModelOptions, Options, SelectOptions
+from core.config.resolved import Options, SelectOptions
+from core.options.model import ModelOptions
 from core.selection.resolver import resolve
 from core_testing.tinymodels import tiny_llama
 

@@ -18,13 +18,13 @@ from core.engine.assembly import settings_of
 from core.engine.driven import DRIVEN
 from core.engine.participants.moments import counted
 from core.engine.participants.stages import MOST_STATS
+from core.engine.tasks.halves import OWN as TASKS
 from core.plugins.catalog import Catalogue
 from core.plugins.contracts import check_contract
 from core.plugins.kinds import TASK
 from core.plugins.known import Table
 from core.plugins.plan import PlannedPlugin
 from core.selection.participants import HONOURED
-from core.tasks import TASKS
 from core_testing.arithmetic import generate
 from core_testing.conformance.outcome import Failed, NotApplicable, Unavailable, checks, require
 from core_testing.conformance.subject import Subject

@@ -18,10 +18,10 @@ from core.api.shapes import ModelShape, PoolingShape
 from core.api.tasks import StepLimits, Task, TaskChoice, TaskFacts, TaskSetup
 from core.api.weights import CheckpointInfo
 from core.config.fields import SECRETS
-from core.config.resolved import ModelOptions
 from core.engine.step_budget import Limits
 from core.frontend.inputs import InputProcessor
 from core.frontend.plugged import DRIVEN
+from core.options.model import ModelOptions
 from core.plugins.contracts import check_contract
 from core_testing.conformance.outcome import Failed, Unavailable, checks, require
 from core_testing.conformance.samples import OptionsSample

@@ -19,7 +19,7 @@ from core.api.pooling import PoolingFront
 from core.api.routes import RoutePlugin
 from core.api.sampling import SamplingField
 from core.api.tokenizer import Tokenizer
-from core.config.resolved import EngineConfig, Options, ServerOptions
+from core.config.resolved import EngineConfig, Options
 from core.engine.messages import Stats
 from core.frontend.inputs import Prepared
 from core.frontend.output_stream import IteratedFeed, OutputFeed
@@ -27,6 +27,7 @@ from core.frontend.prompts import PromptIds, TokenizedPrompt, prompt_ids, split_
 from core.frontend.request import GenerationRequest
 from core.frontend.results import CompletionOutput, RequestOutput
 from core.frontend.spelling import spelling
+from core.options.server import ServerOptions
 from core.server.app import create_app
 from core.server.plugged_route import PluggedRoute
 from core.server.plugged_table import RouteTable

@@ -20,8 +20,8 @@ from core.api.ranks import Ranks
 from core.api.rotary import RopeConfig
 from core.api.shapes import ModelShape
 from core.api.weights import CheckpointInfo, WeightTensor
-from core.config.resolved import ModelOptions
 from core.layers.builder import Builder
+from core.options.model import ModelOptions
 from core.selection.overrides import overridden
 from core.worker.loading.fill import WeightFiller
 from core.worker.loading.names import NameMap

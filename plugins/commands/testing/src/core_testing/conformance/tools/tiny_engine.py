@@ -13,10 +13,12 @@ from core.api.errors import CoreError
 from core.api.executors import Executor
 from core.api.participants import AllowedTokens, Participant
 from core.api.steps import StepPlan, StepResult
-from core.config.resolved import EngineConfig, KVOptions, ModelOptions, Options, RuntimeOptions, SelectOptions
+from core.config.resolved import EngineConfig, Options, SelectOptions
 from core.engine.opening import PlannedSetup
 from core.engine.participants.stages import Stages
 from core.engine.step_budget import Limits
+from core.options.engine import KVOptions, RuntimeOptions
+from core.options.model import ModelOptions
 from core.plugins.kinds import kind_of
 from core.selection.resolver import resolve
 from core_testing.conformance.outcome import Unavailable, require

@@ -16,7 +16,7 @@ from core.api.steps import NewRow, StepPlan, StepResult
 from core.engine.profile import untimed
 from core.layers.guard import PASSED
 from core.plugins.drivers import describe
-from core.tasks import GROUP
+from core.plugins.kinds import TASK
 from core.worker.inputs import StepInputs
 from core.worker.runner import StepRunner
 from core.worker.tasks.base import OwnWorkerTask, RunnerParts
@@ -81,12 +81,12 @@ class PluggedRunner(StepRunner):
             raise PluginError("CORE-P108", f"task {self._owner}: {what} raised {describe(error)}.") from error
 
 
-class PluggedWorker(OwnWorkerTask):
+class PluginWorkerTask(OwnWorkerTask):
     """The worker half of the plan's task plugin."""
 
     def __init__(self, active: ActivePlugins) -> None:
-        self._planned = active.planned(GROUP)
-        spec = cast(TaskSpec, active.spec(GROUP))
+        self._planned = active.planned(TASK.group)
+        spec = cast(TaskSpec, active.spec(TASK.group))
         path = spec.worker_impl
         self._half = active.guard(self._planned, path, active.load(self._planned, path))
 
