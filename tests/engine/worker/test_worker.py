@@ -6,6 +6,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from core_plugin_pool.engine import Pool
+from core_plugin_pool.worker import PoolWorker
 from core_plugin_torch_sdpa.backend import TorchSdpaBackend
 
 from core.api.attention import AttentionContext
@@ -49,6 +51,7 @@ class FakePlatform(Platform):
 
 STREAM = SimpleNamespace(submit=lambda work: work(), close=lambda: None)
 FAKE = SimpleNamespace(name="fake", owner="'fake' (acme 1.0)", options={})
+POOL = SimpleNamespace(name="pool", owner="'pool' (acme 1.0)", options={})
 ENTRY = Entry("core.weight_transfer", "fake", "acme", "1.0", "")
 
 
@@ -105,7 +108,7 @@ class FakePlugins:
         return {"core.platforms": FakePlatform}[group]()
 
     def make(self, planned, *arguments):
-        return FakeReceiver(*arguments)
+        return Pool(*arguments) if planned is POOL else FakeReceiver(*arguments)
 
     def guard_items(self, planned, what, function):
         return guarded_items(ENTRY, what, function)
@@ -124,16 +127,16 @@ class FakePlugins:
         return [(planned, spec, object)] if group in self._groups else []
 
     def spec(self, group):
-        return SimpleNamespace(kv_managers={})
+        return SimpleNamespace(kv_managers={}, worker_impl="pool.worker:PoolWorker")
 
     def planned(self, group):
-        return FAKE
+        return POOL if group == "core.tasks" else FAKE
 
     def guard(self, planned, what, function, *arguments, **named):
         return guarded(ENTRY, what, function, *arguments, **named)
 
     def load(self, planned, path):
-        return {"store.worker:Worker": FakeConnector}[path]
+        return {"store.worker:Worker": FakeConnector, "pool.worker:PoolWorker": PoolWorker}[path]
 
 
 @pytest.fixture
@@ -177,6 +180,7 @@ def make_worker(monkeypatch, make_bench):
             shortened=lambda longest: SimpleNamespace(**{**vars(config), "max_model_len": longest}),
             options=Options(kv=KVOptions(num_blocks=num_blocks), scheduler=SchedulerOptions(max_num_seqs=4)),
             block_size=4,
+            task_data={},
             device_index=0,
             step_tokens=2048,
             max_model_len=max_model_len,
