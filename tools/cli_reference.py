@@ -18,7 +18,7 @@ from pathlib import Path
 from core.api.errors import PluginError
 from core.cli.commands import COMMANDS, HAVE_CASES, add_common
 from core.cli.help import spellings
-from core.cli.plugged import bundled, is_case, put, with_cases
+from core.cli.plugin_commands import bundled, is_case, put, with_cases
 from core.cli.tree import commands as commands_of
 from core.cli.tree import whole_parser
 from core.config.environment import SETTINGS

@@ -28,7 +28,7 @@ BUNDLE_BEFORE = "plugins"
 """In front of which of them the commands of the default bundle are listed."""
 
 HAVE_CASES = frozenset({"config", "plugins"})
-"""Commands of core that a further word follows; plugins may bring cases of them (`core.cli.plugged`)."""
+"""Commands of core that a further word follows; plugins may bring cases of them (`core.cli.plugin_commands`)."""
 
 
 def command_of(words: Sequence[str]) -> str | None:
@@ -46,23 +46,23 @@ def command_of(words: Sequence[str]) -> str | None:
     )
 
 
-def parser_for(command: str | None, *, plugged: bool) -> CoreParser:
+def parser_for(command: str | None, *, with_plugins: bool) -> CoreParser:
     """Return the parser of `core`, complete but for the commands other than `command`; they are named alone.
 
     Args:
-        plugged: Whether plugins' commands are looked for.
+        with_plugins: Whether plugins' commands are looked for.
     """
     parser = CoreParser(prog="core", description="An LLM inference and serving framework whose parts are plugins.")
     parser.add_argument("--version", action="store_true", help="Print the version.")
     commands = parser.add_subparsers(metavar="COMMAND", parser_class=CoreParser)
-    bundled = _add_plugged(command, commands) if plugged and command not in COMMANDS else {}
+    bundled = _add_plugins(command, commands) if with_plugins and command not in COMMANDS else {}
     for name, (module, summary) in COMMANDS.items():
         if name == BUNDLE_BEFORE:
             for one, told in bundled.items():
                 commands.add_parser(one, help=told, add_help=False)
         if name == command:
             import_module(module).register(commands)
-            if plugged and name in HAVE_CASES:
+            if with_plugins and name in HAVE_CASES:
                 _add_cases(name, commands.choices[name])
         else:
             commands.add_parser(name, help=summary, add_help=False)
@@ -70,35 +70,35 @@ def parser_for(command: str | None, *, plugged: bool) -> CoreParser:
     return parser
 
 
-def _add_plugged(command: str | None, commands: Any) -> Mapping[str, str]:
+def _add_plugins(command: str | None, commands: Any) -> Mapping[str, str]:
     """Add the plugin's command that was typed; or list them for `core --help`, and return name -> line of the bundle's.
 
     Raises:
         ConfigError: CORE-C104, there is no such command.
     """
-    from core.cli import plugged
+    from core.cli import plugin_commands
 
-    found = plugged.installed()
+    found = plugin_commands.installed()
     if command in found:
-        plugged.register(command, commands)
+        plugin_commands.register(command, commands)
         return {}
     if command is not None:
         known = [*COMMANDS, *found]
-        hint = plugged.lead(command) or nearest(command, known) or "See `core --help`."
+        hint = plugin_commands.lead(command) or nearest(command, known) or "See `core --help`."
         raise ConfigError("CORE-C104", f"unknown command {command!r}.", hint=hint)
-    cased = plugged.with_cases(HAVE_CASES)
-    listed = {name: row.summary for name, row in plugged.bundled().items() if name in found and not row.after}
+    cased = plugin_commands.with_cases(HAVE_CASES)
+    listed = {name: row.summary for name, row in plugin_commands.bundled().items() if name in found and not row.after}
     others = found.keys() - COMMANDS.keys() - listed.keys()
     for name in sorted(others):
-        if not plugged.is_case(name, cased):
+        if not plugin_commands.is_case(name, cased):
             commands.add_parser(name, help=f"From {found[name].owner}.", add_help=False)
     return listed
 
 
 def _add_cases(command: str, parser: CoreParser) -> None:
-    from core.cli import plugged
+    from core.cli import plugin_commands
 
-    plugged.add_cases(command, parser)
+    plugin_commands.add_cases(command, parser)
 
 
 def add_common(parser: argparse.ArgumentParser) -> None:

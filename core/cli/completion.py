@@ -62,7 +62,7 @@ def answer() -> None:
 
     line = os.environ.get("COMP_LINE", "")
     words = split_line(line, int(os.environ.get("COMP_POINT", len(line))))[3]
-    parser = parser_for(command_of(words[1:]), plugged=True)
+    parser = parser_for(command_of(words[1:]), with_plugins=True)
     for path, one in commands(parser):
         for action in one._actions:
             completer = _completer(path, action)

@@ -72,7 +72,7 @@ def _last(words: Sequence[str], flag: str, variable: str) -> str | None:
 
 def _run(words: list[str]) -> int:
     command = command_of(words)
-    parser = parser_for(command, plugged="--version" not in words)
+    parser = parser_for(command, with_plugins="--version" not in words)
     args = parser.parse_args(words)
     if args.version:
         print(f"core {__version__}")

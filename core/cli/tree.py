@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any
 
 from core.cli.commands import BUNDLE_BEFORE, COMMANDS, HAVE_CASES
-from core.cli.plugged import add_cases, bundled, fill
+from core.cli.plugin_commands import add_cases, bundled, fill
 from core.config.parser import CoreParser
 from core.plugins.catalog import Catalogue, Entry
 from core.plugins.kinds import COMMAND

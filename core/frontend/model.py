@@ -21,8 +21,8 @@ from core.api.weights import CheckpointInfo, CheckpointReader
 from core.config.resolved import EngineConfig
 from core.engine.messages import Ready
 from core.frontend.conversation import Conversation, check_template_args
+from core.frontend.front_plugins import FrontPlugins
 from core.frontend.inputs import InputProcessor, Prepared
-from core.frontend.plugged import FrontPlugins
 from core.frontend.prompts import Cut, PromptIds, TokenizedPrompt, prompt_ids
 from core.frontend.request import GenerationRequest
 from core.frontend.spelling import spelling

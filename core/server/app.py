@@ -19,21 +19,21 @@ from core.server.account import note_error
 from core.server.answers import JSON
 from core.server.auth import PUBLIC_PATHS
 from core.server.browsers import Browsers
-from core.server.by_header import ByHeader, nothing
 from core.server.dialect import error_answer
 from core.server.edge import check_origins
 from core.server.errors import as_api_error
-from core.server.free_paths import check_free
 from core.server.gate import Gate
 from core.server.health import METRICS
 from core.server.health import ROUTES as HEALTH
 from core.server.interface import ServedLLM
 from core.server.metrics import Metrics
 from core.server.plain_route import PlainEndpoint, PlainRoute
-from core.server.plugged_answer import PluggedEndpoint
-from core.server.plugged_figures import PluggedFigures
-from core.server.plugged_layer import PluggedLayer
-from core.server.plugged_route import PluggedRoute
+from core.server.plugin_routes.by_header import ByHeader, nothing
+from core.server.plugin_routes.figures import PluginFigures
+from core.server.plugin_routes.free_paths import check_free
+from core.server.plugin_routes.layer import PluginLayer
+from core.server.plugin_routes.response import PluginEndpoint
+from core.server.plugin_routes.route import PluginRoute
 from core.server.prefix import Prefix
 from core.server.routes import Route
 from core.server.sockets import Sockets
@@ -71,9 +71,9 @@ def create_app(
     parser: AnswerParser | None = None,
     reports: Sequence[Any] = (),
     defaults: Mapping[str, Any] | None = None,
-    plugged: Sequence[PluggedRoute] = (),
-    layers: Sequence[PluggedLayer] = (),
-    figures: Sequence[PluggedFigures] = (),
+    plugin_routes: Sequence[PluginRoute] = (),
+    layers: Sequence[PluginLayer] = (),
+    figures: Sequence[PluginFigures] = (),
 ) -> FastAPI:
     """Return the application.
 
@@ -83,7 +83,7 @@ def create_app(
         parser: Reads tool calls and reasoning in chat output.
         reports: How plugins were selected, for `GET /core/plugins`.
         defaults: Sampling parameters used where a request leaves them out.
-        plugged: Routes of plugins.
+        plugin_routes: Routes of plugins.
         layers: Theirs around all routes, the outermost first.
         figures: Theirs on the page of metrics.
     """
@@ -95,16 +95,16 @@ def create_app(
     app.state.core, app.state.bodies = state, []
     if options.server.public_metrics:
         state.public_paths.add(METRICS)
-    by_header = ByHeader(state, plugged)
+    by_header = ByHeader(state, plugin_routes)
     for route in HEALTH:
         _add(app, state, route, by_header)
     own = list(app.router.routes)
-    _add_plugged(app, state, plugged, by_header)
+    _add_plugins(app, state, plugin_routes, by_header)
     app.router.routes[:] = [*app.router.routes[len(own) :], *own]  # what is asked most is found first
     for layer in reversed(layers):
         app.add_middleware(layer.around)
     app.add_exception_handler(HTTPException, _render)
-    app.add_middleware(Gate, state=state, sockets=Sockets(state, plugged))
+    app.add_middleware(Gate, state=state, sockets=Sockets(state, plugin_routes))
     _add_edge(app, state)
     return app
 
@@ -136,7 +136,7 @@ def _add(app: FastAPI, state: ServerState, route: Route, by_header: ByHeader) ->
     )
 
 
-def _add_plugged(app: FastAPI, state: ServerState, routes: Sequence[PluggedRoute], by_header: ByHeader) -> None:
+def _add_plugins(app: FastAPI, state: ServerState, routes: Sequence[PluginRoute], by_header: ByHeader) -> None:
     state.public_paths |= {route.path for route in routes if route.public}
     check_free(routes, app.routes, keyless=state.public_paths | PUBLIC_PATHS)
     state.admin_paths |= {route.path for route in routes if route.scope == "admin"}
@@ -146,13 +146,13 @@ def _add_plugged(app: FastAPI, state: ServerState, routes: Sequence[PluggedRoute
     for route in routes:
         if route.header is None and not route.socket:
             refused = route.generates and state.llm.front is not None
-            own = partial(refuse_generation, state) if refused else PluggedEndpoint(route, state).__call__
+            own = partial(refuse_generation, state) if refused else PluginEndpoint(route, state).__call__
             _add_one(app, route, by_header.around(route.path, route.methods, own))
     for route in by_header.alone():
         _add_one(app, route, by_header.around(route.path, route.methods, nothing))
 
 
-def _add_one(app: FastAPI, route: PluggedRoute, endpoint: PlainEndpoint) -> None:
+def _add_one(app: FastAPI, route: PluginRoute, endpoint: PlainEndpoint) -> None:
     told = not route.file  # what says nothing of its answers gives JSON, as `RouteResponse` does
     app.add_api_route(
         route.path,

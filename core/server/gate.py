@@ -16,10 +16,10 @@ from core.api.serving import error_type
 from core.logs import FIELDS
 from core.server.account import Account, accounted
 from core.server.auth import KeyCheck, is_local
-from core.server.caller import authenticated
 from core.server.dialect import error_answer
 from core.server.errors import ClientGoneError, as_api_error, log_unexpected
 from core.server.metrics import CLIENT_GONE, UNMATCHED
+from core.server.serving.caller import authenticated
 from core.server.state import ServerState
 
 logger = logging.getLogger(__name__)

@@ -23,7 +23,7 @@ from core.server.app import create_app
 from core.server.http import HttpServer, relax_collector
 from core.server.interface import ServedLLM
 from core.server.listen import Listener, bind
-from core.server.plugged_table import RouteTable
+from core.server.plugin_routes.table import RouteTable
 from core.server.registry import Registration
 from core.server.state import ServerState
 from core.server.supervisor import Supervisor, signals_to
@@ -114,7 +114,7 @@ async def start(resolution: Resolution, options: Options, child: EngineChild | N
                 parser=parser,
                 reports=resolution.reports,
                 defaults=model_defaults(llm.default_params),
-                plugged=routes.routes,
+                plugin_routes=routes.routes,
                 layers=routes.layers,
                 figures=routes.figures,
             )

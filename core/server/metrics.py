@@ -15,7 +15,7 @@ from core.plugins.kinds import PARTICIPATING
 from core.server.errors import ApiError
 from core.server.figures import MODEL, Families, OwnFigures, labelled, token_bounds
 from core.server.interface import ServedLLM
-from core.server.plugged_figures import PluggedFigures
+from core.server.plugin_routes.figures import PluginFigures
 from core.server.refusals import reason_of
 from core.server.tally import Distribution, TokenTally
 
@@ -48,13 +48,13 @@ class Metrics:
     """The metrics of one server, in a registry of its own; every name below gets the label `model_name` on the page.
 
     Args:
-        plugged: Figures of plugins, which are shown as they give them.
+        of_plugins: Figures of plugins, which are shown as they give them.
     """
 
-    def __init__(self, llm: ServedLLM, plugged: Sequence[PluggedFigures] = ()) -> None:
+    def __init__(self, llm: ServedLLM, of_plugins: Sequence[PluginFigures] = ()) -> None:
         self.registry = registry = CollectorRegistry(auto_describe=False)
         self._llm = llm
-        self._plugged = plugged
+        self._of_plugins = of_plugins
         self.http_requests = Counter(
             "core_http_requests", "HTTP responses by route template.", ["route", "status"], registry=registry
         )
@@ -127,7 +127,7 @@ class Metrics:
         """Return the page."""
         own = self.own()
         known = OwnFigures(own)
-        others = [one.page(known) for one in self._plugged]
+        others = [one.page(known) for one in self._of_plugins]
         return b"".join([generate_latest(Families(own)), *others, generate_latest(self._process)])
 
     def own(self) -> list[Metric]:

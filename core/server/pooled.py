@@ -23,10 +23,10 @@ from core.frontend.spelling import spelling
 from core.frontend.tasks.data import io_request
 from core.frontend.tasks.refusals import does_not_pool
 from core.server.account import note_tokens
-from core.server.caller import caller_of
-from core.server.entry import THREAD_CHARS, render_alone
-from core.server.generation import new_id
-from core.server.served_request import chat_request
+from core.server.serving.caller import caller_of
+from core.server.serving.entry import THREAD_CHARS, render_alone
+from core.server.serving.generation import new_id
+from core.server.serving.request import chat_request
 from core.server.state import ServerState
 
 T = TypeVar("T")

@@ -9,7 +9,7 @@ from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from core.api.middleware import SHORT_CUT
-from core.server.claims import below
+from core.server.plugin_routes.claims import below
 
 _LOCATION = b"location"
 

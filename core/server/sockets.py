@@ -11,8 +11,8 @@ from starlette.types import Receive, Scope, Send
 
 from core.server.browsers import check_page
 from core.server.errors import ApiError
-from core.server.plugged_route import PluggedRoute
-from core.server.plugged_socket import PluggedSocket
+from core.server.plugin_routes.route import PluginRoute
+from core.server.plugin_routes.socket import PluginSocket
 from core.server.state import ServerState
 from core.server.streaming import stopping
 
@@ -28,7 +28,7 @@ class Sockets:
         routes: Of all plugins; those that are no sockets are passed over.
     """
 
-    def __init__(self, state: ServerState, routes: Iterable[PluggedRoute]) -> None:
+    def __init__(self, state: ServerState, routes: Iterable[PluginRoute]) -> None:
         self._state = state
         self._routes = [(compile_path(route.path), route) for route in routes if route.socket]
 
@@ -37,7 +37,7 @@ class Sockets:
         return bool(self._routes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Run the endpoint of a path. Raises `ApiError`: 403, 404, 503, or as `PluggedSocket.run`.
+        """Run the endpoint of a path. Raises `ApiError`: 403, 404, 503, or as `PluginSocket.run`.
 
         Between the bound and the place that `run` takes nothing waits, so that no two take the last one.
         """
@@ -48,9 +48,9 @@ class Sockets:
             raise stopping()
         if len(self._state.lifecycle.sockets) >= self._state.options.server.max_sockets:
             raise _full()
-        await PluggedSocket(scope, receive, send, self._state, route).run()
+        await PluginSocket(scope, receive, send, self._state, route).run()
 
-    def _find(self, path: str) -> tuple[PluggedRoute, dict[str, Any]]:
+    def _find(self, path: str) -> tuple[PluginRoute, dict[str, Any]]:
         for (pattern, _, convertors), route in self._routes:
             if found := pattern.match(path):
                 return route, {name: convertors[name].convert(value) for name, value in found.groupdict().items()}

@@ -17,11 +17,11 @@ from core.api.serving import Dialect
 from core.config.resolved import Options
 from core.frontend.answering.parsing import AnswerParser
 from core.server.body import ignored_fields, read_object
-from core.server.claims import below
 from core.server.dialect import DEFAULT
 from core.server.errors import ApiError
 from core.server.interface import ServedLLM
 from core.server.metrics import Metrics
+from core.server.plugin_routes.claims import below
 
 RENDER_THREADS = 2
 LOOK_SECONDS = 0.1

@@ -340,7 +340,7 @@ def test_the_section_example_has_two_options(example, capsys):
     from acme_core_notes.routes import Notes
 
     from core.config.resolved import Options
-    from core.server.plugged_table import RouteTable
+    from core.server.plugin_routes.table import RouteTable
 
     registry = RouteTable(options=Options(notes={"most_notes": 2})).registry("notes", "'notes'", NOTES)
     Notes({}).declare(registry)
@@ -373,8 +373,8 @@ def test_the_route_example_declares_under_its_name(example):
     example("routes")
     from acme_core_haiku.routes import Haiku
 
-    from core.server.plugged_registry import PluginRoutes
-    from core.server.plugged_table import RouteTable
+    from core.server.plugin_routes.registry import PluginRoutes
+    from core.server.plugin_routes.table import RouteTable
 
     table = RouteTable()
     Haiku({}).declare(PluginRoutes(table, "haiku", "'haiku'"))

@@ -18,7 +18,7 @@ from core.config.resolved import Options
 from core.plugins.active import enter
 from core.selection.resolver import resolve
 from core.server.app import create_app
-from core.server.plugged_table import RouteTable
+from core.server.plugin_routes.table import RouteTable
 
 GREEDY = SamplingParams(temperature=0.0, max_tokens=6, ignore_eos=True)
 
@@ -93,7 +93,7 @@ def ask(plugins, llama):
 
             llm = AsyncLLM(resolution, await open_async(resolution.config, in_process=True))
             try:
-                app = create_app(llm, options, defaults={"temperature": 0.0}, plugged=routes.routes)
+                app = create_app(llm, options, defaults={"temperature": 0.0}, plugin_routes=routes.routes)
                 routes.bind(app.state.core)
                 async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://core") as client:
                     return await client.request(method, path, **request)
@@ -163,7 +163,7 @@ def test_a_route_outside_its_prefix_stops_the_start(plugins, llama):
 def test_a_route_that_cannot_be_is_refused(plugins, llama, method, path, why):
     plugins("routes")
     table = RouteTable.declare(enter(resolve(_select(llama, "echo")).config.plan))
-    from core.server.plugged_registry import PluginRoutes
+    from core.server.plugin_routes.registry import PluginRoutes
 
     with pytest.raises(PluginError, match=why):
         PluginRoutes(table, "echo", "'other'").add(method, path, None)

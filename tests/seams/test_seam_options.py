@@ -10,11 +10,11 @@ from core import LLM, SamplingParams
 from core.api import CoreError, IOContext
 from core.api.grammars import Grammar
 from core.cli.main import main
-from core.frontend import plugged
+from core.frontend import front_plugins
 from core.plugins.active import enter
 from core.plugins.kinds import KINDS
 from core.plugins.plan import PluginPlan
-from core.server.plugged_table import RouteTable
+from core.server.plugin_routes.table import RouteTable
 from core_testing.tinymodels import tiny_llama
 
 WORDS = {"first": "given", "second": "by default"}
@@ -242,7 +242,7 @@ def echo(tmp_path_factory):
         echo = active.plan.of("core.stat_sinks")[0].model_copy(update={"group": "core.io_processors"})
         context = IOContext(model_name="m", model_config={}, tasks=(), labels=(), max_model_len=1, tokenizer=None)
         alone = enter(PluginPlan(drivers=(echo,), files=active.plan.files))
-        plugged._driven(alone, echo, [echo.group], echo.group, context)
+        front_plugins._driven(alone, echo, [echo.group], echo.group, context)
     yield sys.modules["echo"].SEEN
     del sys.modules["echo"]
 

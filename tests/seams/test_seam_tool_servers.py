@@ -17,7 +17,7 @@ from core.config.resolved import Options
 from core.frontend.answering.parsing import answer_parser
 from core.plugins.active import enter
 from core.selection.resolver import resolve
-from core.server.plugged_table import RouteTable
+from core.server.plugin_routes.table import RouteTable
 from core_testing.served import served_app
 
 TOOLS = {"mcp_server": ["mine=http://127.0.0.1:9/x"], "mcp_headers": {"mine": {"X-Key": "k"}}}

@@ -1,4 +1,4 @@
-"""`core plugins ...`: one module per action; further ones are cases that plugins bring (`core.cli.plugged`).
+"""`core plugins ...`: one module per action; further ones are cases that plugins bring (`core.cli.plugin_commands`).
 
 Nothing here is imported from a plugin before an action needs it.
 """

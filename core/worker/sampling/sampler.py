@@ -26,7 +26,7 @@ from core.worker.sampling.forbidden import AllowedTokenIds, BadWords, MinTokens,
 from core.worker.sampling.logprobs import top_logprobs
 from core.worker.sampling.params import RowParams
 from core.worker.sampling.penalties import Penalties
-from core.worker.sampling.plugged import Plugged, PluggedLogits
+from core.worker.sampling.plugin_logits import PluginLogits, PluginProcessor
 from core.worker.sampling.processors import RowProcessor
 from core.worker.sampling.rng import Uniforms
 from core.worker.sampling.sampled import Listed, Sampled
@@ -65,7 +65,7 @@ class Sampler:
         vocab_size: int,
         transfers: Transfers,
         seed: int = 0,
-        plugged: Sequence[Plugged] = (),
+        plugins: Sequence[PluginProcessor] = (),
         pick: Callable[[str], Op] | None = None,
     ) -> None:
         self.params = RowParams(max_rows)
@@ -82,11 +82,11 @@ class Sampler:
             LogitBias(vocab_size, transfers, pick("add_bias")),
             Penalties(max_rows, vocab_size, transfers, pick("penalize")),
         )
-        self._one_position = [one for one in plugged if not one.drafts]
-        early = [one for one in plugged if not one.processor.is_argmax_invariant]
-        late = [one for one in plugged if one.processor.is_argmax_invariant]
-        self._early = PluggedLogits(Feature.PLUGGED, early)
-        self._late = PluggedLogits(Feature.PLUGGED_DRAW, late)
+        self._one_position = [one for one in plugins if not one.drafts]
+        early = [one for one in plugins if not one.processor.is_argmax_invariant]
+        late = [one for one in plugins if one.processor.is_argmax_invariant]
+        self._early = PluginLogits(Feature.PLUGGED, early)
+        self._late = PluginLogits(Feature.PLUGGED_DRAW, late)
 
     @property
     def single(self) -> np.ndarray:
@@ -103,11 +103,11 @@ class Sampler:
             for processor in self._processors:
                 if processor.admit(new.row, new.params, new.stop_ids):
                     self.params.flags[new.row] |= processor.feature
-            for plugged in (self._early, self._late):
-                if plugged.processors and plugged.admit(new):
+            for group in (self._early, self._late):
+                if group.processors and group.admit(new):
                     # A row that could not be admitted must be met in every step, whatever it samples with.
-                    failed = Feature.PLUGGED if new.row in plugged.failed else 0
-                    self.params.flags[new.row] |= plugged.feature | failed
+                    failed = Feature.PLUGGED if new.row in group.failed else 0
+                    self.params.flags[new.row] |= group.feature | failed
 
     def best(self, logits: Tensor) -> tuple[Tensor, Tensor]:
         """Return the greatest logit of each row of `logits (n, vocab)`, float32, and its token, int64: `(n,)` each."""
@@ -170,9 +170,9 @@ class Sampler:
     def _work_part(self, logits: Tensor, part: _Part, out: Sampled) -> Tensor:
         batch = part.batch
         raw, work = self._prepare(logits, batch, batch.features)
-        self._note_plugged(part, out)  # before the choice, whose own notes come second
+        self._note_plugins(part, out)  # before the choice, whose own notes come second
         tokens = self._choose(work, part, out)
-        self._note_plugged(part, out)
+        self._note_plugins(part, out)
         if raw is not None:
             self._report(raw, tokens, part, out)
         return tokens
@@ -192,9 +192,9 @@ class Sampler:
             self._early.apply(work, batch)
         return raw, work
 
-    def _note_plugged(self, part: _Part, out: Sampled) -> None:
-        for plugged in (self._early, self._late):
-            errors = plugged.errors(part.batch)
+    def _note_plugins(self, part: _Part, out: Sampled) -> None:
+        for group in (self._early, self._late):
+            errors = group.errors(part.batch)
             if errors:
                 out.fail({int(part.places[i]): message for i, message in errors.items()})
 

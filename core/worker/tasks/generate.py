@@ -12,7 +12,7 @@ from core.api.errors import PluginError
 from core.api.logits import LogitsContext
 from core.worker.runner import Runner
 from core.worker.sampling.field_rows import FieldRows
-from core.worker.sampling.plugged import Plugged
+from core.worker.sampling.plugin_logits import PluginProcessor
 from core.worker.sampling.sampler import Sampler
 from core.worker.tasks.base import OwnWorkerTask, RunnerParts
 from core.worker.warmup import DECODE_STEPS
@@ -49,7 +49,7 @@ class GenerateWorker(OwnWorkerTask):
         return Runner(setup.model, setup.backend, setup.caches, rows, sampler, setup.graphed)
 
 
-def _logits_processors(setup: RunnerParts) -> Iterator[Plugged]:
+def _logits_processors(setup: RunnerParts) -> Iterator[PluginProcessor]:
     """Yield the plan's logits processors, in its order."""
     rows, max_rows = setup.rows, setup.config.options.scheduler.max_num_seqs
     for planned, spec, _ in setup.active.impls("core.logits"):
@@ -59,4 +59,4 @@ def _logits_processors(setup: RunnerParts) -> Iterator[Plugged]:
             rows.device, setup.config.shape.vocab_size, max_rows, rows.tokens, planned.options, fields.numbers
         )
         made = setup.active.make(planned, context)
-        yield Plugged(planned.owner, made, np.zeros(max_rows, dtype=bool), spec.drafts, fields)
+        yield PluginProcessor(planned.owner, made, np.zeros(max_rows, dtype=bool), spec.drafts, fields)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from core.plugins.active import ActivePlugins
 
 
-class PluggedRunner(StepRunner):
+class PluginRunner(StepRunner):
     """Has a plugin make of hidden states what requests get.
 
     Args:
@@ -90,10 +90,10 @@ class PluginWorkerTask(OwnWorkerTask):
         path = spec.worker_impl
         self._half = active.guard(self._planned, path, active.load(self._planned, path))
 
-    def runner(self, setup: RunnerParts) -> PluggedRunner:
+    def runner(self, setup: RunnerParts) -> PluginRunner:
         """Return a runner with the plugin's. Raises `PluginError`, and what the plugin raises with a code."""
         active, config, rows = setup.active, setup.config, setup.rows
-        runner = PluggedRunner(setup, self._planned.owner)
+        runner = PluginRunner(setup, self._planned.owner)
         lent = RunnerSetup(
             data=config.task_data,
             options=self._planned.options,

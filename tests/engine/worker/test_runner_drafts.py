@@ -8,7 +8,7 @@ import torch
 
 from core.api.participants import AllowedTokens, Parts, WorkerParticipant
 from core.worker.participants.stages import WorkerStages
-from core.worker.sampling.plugged import Plugged
+from core.worker.sampling.plugin_logits import PluginProcessor
 
 from .conftest import BLOCK, VOCAB
 
@@ -187,7 +187,7 @@ def test_a_row_whose_logits_processor_does_not_know_drafts_runs_none(make_bench,
     half = Constant()
     bench, drafted, wanted = three_rows(make_bench, prompt, half)
     accepted = np.zeros(len(bench.rows.prompt_lens), bool)
-    bench.sampler._one_position = [Plugged("odd", None, accepted)]
+    bench.sampler._one_position = [PluginProcessor("odd", None, accepted)]
     drafted.step([0, 1, 2])
     accepted[2] = True
     result, gained, _ = drafted.step([0, 1, 2])

@@ -14,7 +14,7 @@ from core.api.errors import ConfigError, EngineError, RequestError
 from core.cli import commands
 from core.cli.commands import COMMANDS
 from core.cli.main import main
-from core.cli.plugged import bundled, cases_of, fill
+from core.cli.plugin_commands import bundled, cases_of, fill
 from core.config.parser import CoreParser
 from core.plugins.catalog import Catalogue
 from core.plugins.drivers import load_descriptors

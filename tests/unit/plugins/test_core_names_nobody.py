@@ -64,8 +64,8 @@ WHY: dict[str, dict[str, str]] = {
         "core/frontend/beams/stream.py": "beam search is the offline interface's own",
         "core/frontend/llm.py": "beam search is the offline interface's own",
         "core/frontend/request.py": "requests may ask for a beam search",
-        "core/server/rendered.py": "requests may ask for a beam search",
-        "core/server/served_request.py": "requests may ask for a beam search",
+        "core/server/serving/rendered.py": "requests may ask for a beam search",
+        "core/server/serving/request.py": "requests may ask for a beam search",
     },
     "llama3": {
         "core/api/rotary.py": "transformers' name of a rotary scaling, which checkpoints write",

@@ -13,7 +13,7 @@ from core.api.errors import EngineError, PluginError
 from core.api.io_processors import IOContext
 from core.config.resolved import Options
 from core.engine import core as engine_core
-from core.frontend import plugged as frontend
+from core.frontend import front_plugins as frontend
 from core.plugins.active import ActivePlugins
 from core.plugins.catalog import Entry
 from core.plugins.contracts import IMPLEMENTATIONS, check_impl
@@ -22,7 +22,7 @@ from core.plugins.fitting import methods_of
 from core.plugins.hooks import Hooks
 from core.plugins.kinds import kind_of
 from core.plugins.plan import PlannedPlugin, PluginPlan
-from core.server.plugged_table import RouteTable
+from core.server.plugin_routes.table import RouteTable
 
 KINDS = sorted(set(DESCRIPTORS) - {"core.kernels", "core.option_sections"})
 CAUSE = "RuntimeError: no, caused by OSError: the disk is away"
@@ -141,7 +141,7 @@ def starts_a_front_end(plugins, monkeypatch):
 
 
 def starts_routes(plugins, monkeypatch):
-    monkeypatch.setattr("core.server.plugged_client.ServedClient", lambda *_: None)
+    monkeypatch.setattr("core.server.plugin_routes.client.ServedClient", lambda *_: None)
     table = RouteTable.declare(plugins)
     empty = {"mounted_dialects": {}, "client_dialects": {}, "key_headers": set(), "exposed_headers": set()}
     table.bind(SimpleNamespace(options=Options(), **empty))

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from core.cli import plugged
+from core.cli import plugin_commands
 from core.cli.main import main
 from core.plugins.catalog import Catalogue
 
@@ -158,7 +158,7 @@ class Site:
 
     def only(self):
         """Let every command see nothing but what was installed here; which commands there are does not change."""
-        scan, commands = Catalogue.scan, plugged.installed()
+        scan, commands = Catalogue.scan, plugin_commands.installed()
 
         def limited(cls, disabled=()):
             everything = scan()
@@ -166,7 +166,7 @@ class Site:
             return Catalogue([entry for entry in entries if entry.dist in self.dists], disabled)
 
         self._monkeypatch.setattr(Catalogue, "scan", classmethod(limited))
-        self._monkeypatch.setattr(plugged, "installed", lambda: commands)
+        self._monkeypatch.setattr(plugin_commands, "installed", lambda: commands)
 
 
 @pytest.fixture(autouse=True)

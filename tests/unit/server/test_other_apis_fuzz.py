@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from core.server.app import create_app
-from core.server.plugged_table import RouteTable
+from core.server.plugin_routes.table import RouteTable
 
 BODIES = {
     "/api/chat": ChatBody,
@@ -91,7 +91,7 @@ def app(llm, options):
     table = RouteTable()
     declared("'ollama' (test 1)", OLLAMA, OllamaRoutes({}), table)
     declared("'generate' (test 1)", GENERATE, GenerateRoutes({}), table)
-    app = create_app(llm, options(), plugged=table.routes)
+    app = create_app(llm, options(), plugin_routes=table.routes)
     table.bind(app.state.core)
     return app
 

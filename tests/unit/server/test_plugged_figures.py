@@ -8,7 +8,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from core.api import Figure, FigureSample, Histogram, PluginError, RouteSpec
-from core.server.plugged_table import RouteTable
+from core.server.plugin_routes.table import RouteTable
 from core_testing.served import served_app
 
 from .conftest import Api, make_options

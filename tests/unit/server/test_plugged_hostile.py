@@ -9,7 +9,7 @@ import pytest
 
 from core.api import Dialect, RequestError, RouteResponse, RouteSpec
 from core.server.app import create_app
-from core.server.plugged_table import RouteTable
+from core.server.plugin_routes.table import RouteTable
 
 SPEC = RouteSpec(name="bad", impl="x:Y", api=1, summary="s", mounts=("/bad",))
 
@@ -39,7 +39,7 @@ def serve(llm, options):
         if errors is not None:
             registry.dialect(Dialect(errors))
         table.plugins.append(("'bad' (acme 1)", plugin))
-        app = create_app(llm, options(), plugged=table.routes)
+        app = create_app(llm, options(), plugin_routes=table.routes)
         table.bind(app.state.core)
         return app
 

@@ -12,9 +12,9 @@ import pytest
 from core.api import ChatRequest, Dialect, PluginError, Reply, RequestError, RouteResponse, RouteSpec, VectorRequest
 from core.frontend.answering.parsing import AnswerParser
 from core.server.app import create_app
-from core.server.claims import OWN, first_part
-from core.server.free_paths import check_free
-from core.server.plugged_table import RouteTable
+from core.server.plugin_routes.claims import OWN, first_part
+from core.server.plugin_routes.free_paths import check_free
+from core.server.plugin_routes.table import RouteTable
 
 NDJSON = "application/x-ndjson"
 HELLO = {"messages": [{"role": "user", "content": "hi"}]}
@@ -104,7 +104,7 @@ def drop(options):
         table, plugin = RouteTable(), Drop()
         plugin.declare(table.registry("drop", "'drop' (acme 1)", SPEC))
         table.plugins.append(("'drop' (acme 1)", plugin))
-        app = create_app(llm, options(**server), parser=parser and AnswerParser(parser), plugged=table.routes)
+        app = create_app(llm, options(**server), parser=parser and AnswerParser(parser), plugin_routes=table.routes)
         table.bind(app.state.core)
         return Asked(app, plugin, table)
 
@@ -184,7 +184,7 @@ def test_a_plugin_that_goes_by_settings_has_its_own_prefix():
 
 def test_every_path_of_core_is_known_before_the_engine_starts(llm, options):
     app = create_app(llm, options())
-    assert {first_part(route.path) for route in app.routes} - OWN == set(), "add them to core.server.claims.OWN"
+    assert {first_part(route.path) for route in app.routes} - OWN == set(), "add them to OWN of claims"
 
 
 def test_the_application_looks_again(llm, options):
@@ -193,7 +193,7 @@ def test_the_application_looks_again(llm, options):
         scope = "generate"
 
     with pytest.raises(PluginError, match=r"CORE-P130 .*/health is core's own"):
-        create_app(llm, options(), plugged=[Sly()])
+        create_app(llm, options(), plugin_routes=[Sly()])
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses/{any}/cancel"])
@@ -201,7 +201,7 @@ def test_apis_share_a_version_but_no_path(llm, options, path):
     table = RouteTable()
     registry = table.registry("other", "'other'", SPEC.replace(mounts=("/v1/chat", "/v1/responses")))
     registry.add("POST", f"{path}/also", None)
-    assert f"{path}/also" in [route.path for route in create_app(llm, options(), plugged=table.routes).routes]
+    assert f"{path}/also" in [route.path for route in create_app(llm, options(), plugin_routes=table.routes).routes]
     third = table.registry("third", "'third'", SPEC.replace(mounts=("/v1/chats",)))
     for mount in ("/v1/chat", "/v1/chat/completions", "/v1/responses/a"):
         with pytest.raises(PluginError, match=r"CORE-P130 .*'other' claims .*--route"):
@@ -224,7 +224,7 @@ def test_a_path_is_anothers_for_clients_that_send_a_header(llm, options):
     registry = table.registry("other", "'other'", SPEC.replace(mounts=("/api",)))
     for path in ("/v1/models/{model:path}", "/version", "/nobody"):
         registry.add("GET", path, theirs, header="X-Other")
-    app = create_app(llm, options(), plugged=table.routes)
+    app = create_app(llm, options(), plugin_routes=table.routes)
 
     async def go():
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://t") as client:
@@ -235,7 +235,7 @@ def test_a_path_is_anothers_for_clients_that_send_a_header(llm, options):
     assert asyncio.run(go()) == ([200, 200, 404], [f"theirs{llm.model_name}", "theirs", "theirs"])
     registry.add("GET", "/health", theirs, header="X-Other")
     with pytest.raises(PluginError, match=r"CORE-P130 .*nobody needs a key for this path"):
-        create_app(llm, options(), plugged=table.routes)
+        create_app(llm, options(), plugin_routes=table.routes)
 
 
 def test_an_asset_makes_room_only_where_it_says_so():

@@ -11,8 +11,8 @@ from core_plugin_openai.manifest import OPENAI
 from core_plugin_openai.routes import OpenAIRoutes
 
 from core.api import PluginError, RequestError, RouteResponse, RouteSpec
-from core.server.free_paths import check_free
-from core.server.plugged_table import RouteTable
+from core.server.plugin_routes.free_paths import check_free
+from core.server.plugin_routes.table import RouteTable
 from core_testing.served import served_app
 
 SPEC = RouteSpec(name="own", impl="x:Y", api=1, summary="s", mounts=("/own", "/v1/own"), public=("/own/open",))

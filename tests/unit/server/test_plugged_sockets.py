@@ -18,7 +18,7 @@ from websockets.sync.client import connect
 from core.api import ChatRequest, Dialect, PluginError, RequestError, RouteResponse, RouteSpec
 from core.server.http import HttpServer
 from core.server.listen import bind
-from core.server.plugged_table import RouteTable
+from core.server.plugin_routes.table import RouteTable
 from core.server.supervisor import Supervisor
 from core_testing.served import served_app
 

@@ -17,8 +17,8 @@ from core.api import MAX_PROMPTS, ChatRequest, PluginError, RequestError, ScoreR
 from core.api.shapes import PoolingShape
 from core.frontend.inputs import InputProcessor
 from core.selection.no_tokenizer import NoTokenizer
-from core.server.plugged_client import ServedClient
-from core.server.plugged_table import RouteTable
+from core.server.plugin_routes.client import ServedClient
+from core.server.plugin_routes.table import RouteTable
 from core_testing.served import served_app
 
 EMBEDS = PoolingShape(normalize=False)

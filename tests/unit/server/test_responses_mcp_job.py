@@ -17,7 +17,7 @@ from starlette.requests import Request
 from core.api import RemoteTool, ToolResult, ToolServerError
 from core.api.errors import EngineError
 from core.api.tool_servers import ToolEndpoint
-from core.server.plugged_answer import PluggedRequest
+from core.server.plugin_routes.response import PluginRequest
 
 PATH = "/v1/responses"
 MINE = {"type": "mcp", "server_label": "mine", "require_approval": "never"}
@@ -272,7 +272,7 @@ def test_slow_readers_hold_the_work_back(talk, tools, strict):
 
         raw = [(name.lower(), value) for name, value in request.headers.raw]
         scope = {"type": "http", "method": "POST", "path": PATH, "query_string": b"", "headers": raw}
-        asked = await read_asked(shared, PluggedRequest(Request(scope, receive), api.app.state.core))
+        asked = await read_asked(shared, PluginRequest(Request(scope, receive), api.app.state.core))
         job, taken = remote_job(shared, asked), []
 
         def put(events):

@@ -8,7 +8,7 @@ import pytest
 
 from core.api import MAX_USER, Caller, key_id
 from core.server.auth import KeyCheck
-from core.server.caller import authenticated, caller_of
+from core.server.serving.caller import authenticated, caller_of
 
 USER = [{"role": "user", "content": "Hi"}]
 KEY, ADMIN = "sk-secret-of-ours", "sk-admin-secret"

@@ -14,7 +14,7 @@ from core.api.parsers import ParserContext, ThinkingTags
 from core.api.sampling_params import SamplingParams
 from core.frontend.answering.parsing import AnswerParser
 from core.frontend.answering.thinking import after_thinking
-from core.server.served_request import grammar_of
+from core.server.serving.request import grammar_of
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
 TEXT = json.dumps(SCHEMA)

@@ -14,7 +14,7 @@ from core.api.sampling_params import SamplingParams
 from core.frontend.overrides import options_with
 from core.frontend.results import Logprob
 from core.selection.resolver import resolve
-from core.server.scores import ScoredTokens
+from core.server.serving.scores import ScoredTokens
 
 FAMILIES = ["byte_level", "sentencepiece_bpe", "metaspace_unigram"]
 texts = st.text(st.one_of(st.characters(codec="utf-8"), st.sampled_from("the lo \n你好🙂é"))).filter(str.strip)

@@ -13,7 +13,7 @@ from core.api.routes import RoutePlugin
 from core.config.resolved import Options
 from core.server.app import create_app
 from core.server.interface import ServedLLM
-from core.server.plugged_table import RouteTable
+from core.server.plugin_routes.table import RouteTable
 
 
 def served_app(
@@ -38,6 +38,6 @@ def served_app(
         owner = f"'{spec.name}' (tested)"
         plugin.declare(table.registry(spec.name, owner, spec))
         table.plugins.append((owner, plugin))
-    app = create_app(llm, options, plugged=table.routes, layers=table.layers, figures=table.figures, **given)
+    app = create_app(llm, options, plugin_routes=table.routes, layers=table.layers, figures=table.figures, **given)
     table.bind(app.state.core)
     return app

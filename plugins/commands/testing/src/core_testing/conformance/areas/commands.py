@@ -10,7 +10,7 @@ from pathlib import Path
 
 from core.api.commands import Command
 from core.cli.commands import COMMANDS, HAVE_CASES, parser_for
-from core.cli.plugged import bind, bundled, cases_of, fill, installed, with_cases
+from core.cli.plugin_commands import bind, bundled, cases_of, fill, installed, with_cases
 from core.cli.tree import commands
 from core.config.parser import CoreParser
 from core.plugins.kinds import COMMAND
@@ -46,7 +46,7 @@ def its_name_is_free(subject: Subject) -> None:
 def _cases(command: str) -> Collection[str]:
     """Return the cases that a command of core or of its bundle has by itself; none if it has no cases."""
     if command in HAVE_CASES:
-        parser = parser_for(command, plugged=False)
+        parser = parser_for(command, with_plugins=False)
         return [words.partition(" ")[2] for words, _ in commands(parser) if words.startswith(f"{command} ")]
     if command in with_cases(()) and (entry := installed().get(command)):
         parser = CoreParser()

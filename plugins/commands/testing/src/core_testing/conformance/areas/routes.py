@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from core.api.errors import RequestError
-from core.server.plugged_route import PluggedRoute
+from core.server.plugin_routes.route import PluginRoute
 from core_testing.conformance.outcome import Failed, NotApplicable, checks, require
 from core_testing.conformance.samples import RouteSample
 from core_testing.conformance.subject import Subject
@@ -148,7 +148,7 @@ def filled(path: str) -> Iterator[str]:
         yield _PARAMETER.sub(lambda _, value=value: value, path)  # type: ignore[misc]
 
 
-def _routes(subject: Subject, options: Mapping[str, Any]) -> list[PluggedRoute]:
+def _routes(subject: Subject, options: Mapping[str, Any]) -> list[PluginRoute]:
     table = declared(subject, subject.impl()(dict(options)))
     return [route for route in table.routes if not route.socket]
 
@@ -158,7 +158,7 @@ def sent(sample: RouteSample) -> object:
     return sample.body if sample.form is None else SentForm(sample.form)
 
 
-def _pattern(route: PluggedRoute) -> re.Pattern[str]:
+def _pattern(route: PluginRoute) -> re.Pattern[str]:
     """Return what a route's path matches, as the server does: a parameter is one part, or with `:path` all the rest."""
     parts = re.split(r"(\{[^{}/]+\})", route.path)
     return re.compile("".join(_part(part) for part in parts))
@@ -170,7 +170,7 @@ def _part(part: str) -> str:
     return ".*" if part.endswith(":path}") else "[^/]+"
 
 
-def _title(route: PluggedRoute) -> str:
+def _title(route: PluginRoute) -> str:
     return f"{route.method} {route.path}"
 
 

@@ -19,8 +19,8 @@ from core.api.tasks import StepLimits, Task, TaskChoice, TaskFacts, TaskSetup
 from core.api.weights import CheckpointInfo
 from core.config.fields import SECRETS
 from core.engine.step_budget import Limits
+from core.frontend.front_plugins import DRIVEN
 from core.frontend.inputs import InputProcessor
-from core.frontend.plugged import DRIVEN
 from core.options.model import ModelOptions
 from core.plugins.contracts import check_contract
 from core_testing.conformance.outcome import Failed, Unavailable, checks, require

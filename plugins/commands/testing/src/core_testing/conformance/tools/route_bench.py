@@ -29,8 +29,8 @@ from core.frontend.results import CompletionOutput, RequestOutput
 from core.frontend.spelling import spelling
 from core.options.server import ServerOptions
 from core.server.app import create_app
-from core.server.plugged_route import PluggedRoute
-from core.server.plugged_table import RouteTable
+from core.server.plugin_routes.route import PluginRoute
+from core.server.plugin_routes.table import RouteTable
 from core_testing.conformance.outcome import Failed
 from core_testing.conformance.subject import Subject
 from core_testing.conformance.tools.tokenizers import tokenizer_of
@@ -169,11 +169,15 @@ class RouteBench:
     def __init__(self, subject: Subject, options: Mapping[str, Any], *, stall: float = 0.0) -> None:
         self.plugin: RoutePlugin = subject.impl()(dict(options))
         self.table = declared(subject, self.plugin)
-        self.routes: Sequence[PluggedRoute] = self.table.routes
+        self.routes: Sequence[PluginRoute] = self.table.routes
         self.llm = KitLLM(tokenizer_of(subject), stall=stall)
         keys = ServerOptions(admin_api_key=ADMIN_KEY)
         self.app: FastAPI = create_app(
-            self.llm, Options(server=keys), plugged=self.routes, layers=self.table.layers, figures=self.table.figures
+            self.llm,
+            Options(server=keys),
+            plugin_routes=self.routes,
+            layers=self.table.layers,
+            figures=self.table.figures,
         )
         self.table.plugins.append((subject.title, self.plugin))
         self.table.bind(self.app.state.core)

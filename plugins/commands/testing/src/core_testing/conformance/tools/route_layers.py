@@ -7,7 +7,7 @@ from typing import Any
 
 from core.api.errors import RequestError
 from core.api.middleware import SHORT_CUT, Message, Receive, Scope, Send
-from core.server.plugged_layer import PluggedLayer
+from core.server.plugin_routes.layer import PluginLayer
 from core_testing.conformance.outcome import Failed, require
 
 _SECONDS = 5.0
@@ -20,7 +20,7 @@ _LEAVES: Message = {"type": "http.disconnect"}
 class ProbedLayer:
     """The layer, and what a connection gets through it."""
 
-    def __init__(self, layer: PluggedLayer) -> None:
+    def __init__(self, layer: PluginLayer) -> None:
         self._layer = layer
 
     def probe(self) -> None:

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 from starlette.types import Message
 
-from core.server.plugged_socket import LEFT_SECONDS
+from core.server.plugin_routes.socket import LEFT_SECONDS
 from core.server.state import Lifecycle
 from core_testing.conformance.tools.route_bench import ADMIN_KEY, RouteBench
 

@@ -9,7 +9,7 @@ import msgspec
 from core.api.errors import RequestError
 from core.frontend.request import GenerationRequest
 from core.frontend.spelling import renamed
-from core.server.entry import Settle, as_asked, ready_chat
+from core.server.serving.entry import Settle, as_asked, ready_chat
 from core.server.state import ServerState
 
 

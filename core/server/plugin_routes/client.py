@@ -25,16 +25,16 @@ from core.frontend.sinks import engine_stats
 from core.frontend.tasks.refusals import does_not_generate
 from core.selection.no_tokenizer import NoTokenizer
 from core.server.account import note_error
-from core.server.caller import caller_of
-from core.server.entry import as_asked, open_generation, render, render_alone, within
 from core.server.errors import as_api_error, log_unexpected
-from core.server.generation import new_id
 from core.server.operator import ServedOperator
 from core.server.pooled import pooled, required_pooler, run_work
-from core.server.rendered import rendered
-from core.server.served_answer import ServedAnswer, open_answer
-from core.server.served_model import abilities_of, facts_of, template_variables_of
-from core.server.served_request import chat_request, generation_requests
+from core.server.serving.answer import ServedAnswer, open_answer
+from core.server.serving.caller import caller_of
+from core.server.serving.entry import as_asked, open_generation, render, render_alone, within
+from core.server.serving.generation import new_id
+from core.server.serving.model import abilities_of, facts_of, template_variables_of
+from core.server.serving.rendered import rendered
+from core.server.serving.request import chat_request, generation_requests
 from core.server.state import Lifecycle, ServerState
 from core.server.streaming import stopping
 

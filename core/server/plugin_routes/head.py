@@ -10,7 +10,7 @@ from starlette.requests import HTTPConnection
 C = TypeVar("C", bound=HTTPConnection)
 
 
-class PluggedHead(Generic[C]):
+class RequestHead(Generic[C]):
     """Path, parameters and headers, made when they are asked for: most requests are asked for none of them."""
 
     def __init__(self, connection: C) -> None:

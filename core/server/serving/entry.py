@@ -15,7 +15,7 @@ from core.frontend.request import GenerationRequest
 from core.frontend.spelling import renamed, spelling
 from core.frontend.templating import time_limit
 from core.server.errors import ApiError
-from core.server.generation import Generation
+from core.server.serving.generation import Generation
 from core.server.state import ServerState
 
 MAX_SEQUENCES = 4096

@@ -19,12 +19,12 @@ from core.frontend.answering.reader import AnswerReader
 from core.frontend.prompts import PromptIds, prompt_ids
 from core.frontend.request import GenerationRequest
 from core.frontend.results import CompletionOutput, RequestOutput
-from core.server.entry import as_asked, open_chat, open_generation, within
 from core.server.errors import as_api_error, log_unexpected
-from core.server.generation import Generation, new_id
-from core.server.scores import ScoredTokens
-from core.server.served_prompt import ServedPrompt
-from core.server.served_request import chat_request, text_requests
+from core.server.serving.entry import as_asked, open_chat, open_generation, within
+from core.server.serving.generation import Generation, new_id
+from core.server.serving.prompt import ServedPrompt
+from core.server.serving.request import chat_request, text_requests
+from core.server.serving.scores import ScoredTokens
 from core.server.state import ServerState
 
 

@@ -31,7 +31,7 @@ _ENDS = re.compile(r"_(?:total|created|bucket|count|sum)$")
 """What the page adds to names: with it, two names may be one."""
 
 
-class PluggedFigures:
+class PluginFigures:
     """What one collector of a plugin gives.
 
     Args:
@@ -45,7 +45,7 @@ class PluggedFigures:
         self._collect = collect
         self._failed = False
 
-    def check(self, others: Iterable[PluggedFigures]) -> None:
+    def check(self, others: Iterable[PluginFigures]) -> None:
         """Refuse names that it cannot have. Raises `PluginError` CORE-P130.
 
         Args:

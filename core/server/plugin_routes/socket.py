@@ -13,8 +13,8 @@ from starlette.types import Message, Receive, Scope, Send
 from core.plugins.drivers import describe
 from core.server.account import note_error
 from core.server.errors import INTERNAL, ApiError, ClientGoneError, as_api_error, log_unexpected
-from core.server.plugged_head import PluggedHead
-from core.server.plugged_route import PluggedRoute
+from core.server.plugin_routes.head import RequestHead
+from core.server.plugin_routes.route import PluginRoute
 from core.server.state import ServerState
 from core.server.streaming import stopping
 
@@ -32,7 +32,7 @@ _CODES = frozenset({1000, 1001, 1003, *range(1007, 1014), *range(3000, 5000)})
 _REASON_BYTES = 123
 
 
-class PluggedSocket(PluggedHead[HTTPConnection]):
+class PluginSocket(RequestHead[HTTPConnection]):
     """`RouteSocket` over the server's own messages.
 
     Args:
@@ -41,7 +41,7 @@ class PluggedSocket(PluggedHead[HTTPConnection]):
         route: Whose it is.
     """
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, state: ServerState, route: PluggedRoute) -> None:
+    def __init__(self, scope: Scope, receive: Receive, send: Send, state: ServerState, route: PluginRoute) -> None:
         super().__init__(HTTPConnection(scope))
         self._receive, self._send = receive, send
         self._state, self._route = state, route

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from core.api.serving import TokenScore as Score
 from core.frontend.results import RequestOutput
-from core.server.scores import ScoredTokens
+from core.server.serving.scores import ScoredTokens
 
 
 class ServedPrompt:

@@ -13,15 +13,15 @@ from core.api.record import EMPTY
 from core.api.routes import Endpoint, RouteScope
 from core.api.serving import Dialect
 from core.api.sockets import SocketEndpoint
-from core.server.claims import below
-from core.server.plugged_figures import PluggedFigures
-from core.server.plugged_layer import PluggedLayer
-from core.server.plugged_route import METHODS, PARAMETER, SOCKET, PluggedRoute, refusal
+from core.server.plugin_routes.claims import below
+from core.server.plugin_routes.figures import PluginFigures
+from core.server.plugin_routes.layer import PluginLayer
+from core.server.plugin_routes.route import METHODS, PARAMETER, SOCKET, PluginRoute, refusal
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from core.server.plugged_table import FirstRequest, RouteTable
+    from core.server.plugin_routes.table import FirstRequest, RouteTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class PluginRoutes:
             self._check(method, path)
         if scope != "generate":
             self._check_scope(method, path, scope, header)
-        route = PluggedRoute(
+        route = PluginRoute(
             self.owner,
             method,
             path,
@@ -80,7 +80,7 @@ class PluginRoutes:
         self._check(SOCKET, path)
         if scope != "generate":
             self._check_scope(SOCKET, path, scope, None)
-        self.table.put(PluggedRoute(self.owner, SOCKET, path, endpoint, summary, scope))
+        self.table.put(PluginRoute(self.owner, SOCKET, path, endpoint, summary, scope))
 
     def asset(
         self,
@@ -92,7 +92,7 @@ class PluginRoutes:
         optional: bool = False,
     ) -> None:
         """Declare a file for everybody. Raises `PluginError` CORE-P130."""
-        from core.server.plugged_answer import Asset
+        from core.server.plugin_routes.response import Asset
 
         self._check("GET", path)
         self._check_public("GET", path)
@@ -100,17 +100,17 @@ class PluginRoutes:
             raise refusal(self.owner, "GET", path, "an asset has a plain path and is bytes")
         asset = Asset(content, media_type, {name.lower(): value for name, value in (headers or {}).items()})
         summary = f"{media_type} of {self.name}, for everybody"
-        self.table.put(PluggedRoute(self.owner, "GET", path, asset, summary, "public", file=True, optional=optional))
+        self.table.put(PluginRoute(self.owner, "GET", path, asset, summary, "public", file=True, optional=optional))
 
     def figures(self, names: Iterable[str], collect: FigureCollector) -> None:
         """Show figures on the page of metrics. Raises `PluginError` CORE-P130."""
-        made = PluggedFigures(self.owner, names, collect)
+        made = PluginFigures(self.owner, names, collect)
         made.check(self.table.figures)
         self.table.figures.append(made)
 
     def layer(self, layer: Layer) -> None:
         """Put middleware around the routes."""
-        self.table.layers.append(PluggedLayer(self.owner, layer))
+        self.table.layers.append(PluginLayer(self.owner, layer))
 
     def dialect(self, dialect: Dialect, *, place: str | None = None, header: str | None = None) -> None:
         """Say how errors look under the plugin's paths; of `/` alone they look as everywhere.

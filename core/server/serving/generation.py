@@ -16,8 +16,8 @@ from core.frontend.request import GenerationRequest
 from core.frontend.results import CompletionOutput, RequestOutput
 from core.server.account import note_tokens
 from core.server.errors import ApiError
-from core.server.merging import merge
 from core.server.refusals import GRAMMAR
+from core.server.serving.merging import merge
 from core.server.state import ServerState
 
 Take = Callable[[int, RequestOutput], bool]

@@ -9,17 +9,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from core.server.plain_route import PlainEndpoint
-from core.server.plugged_answer import PluggedEndpoint
-from core.server.plugged_route import PluggedRoute
+from core.server.plugin_routes.response import PluginEndpoint
+from core.server.plugin_routes.route import PluginRoute
 from core.server.state import ServerState
 
 
 class ByHeader:
     """Chooses between a path's own endpoint and those of plugins for clients of other APIs."""
 
-    def __init__(self, state: ServerState, routes: Iterable[PluggedRoute]) -> None:
-        self._routes = {route: PluggedEndpoint(route, state) for route in routes if route.header is not None}
-        self._met: set[PluggedRoute] = set()
+    def __init__(self, state: ServerState, routes: Iterable[PluginRoute]) -> None:
+        self._routes = {route: PluginEndpoint(route, state) for route in routes if route.header is not None}
+        self._met: set[PluginRoute] = set()
 
     def around(self, path: str, methods: Sequence[str], own: PlainEndpoint) -> PlainEndpoint:
         """Return an endpoint that answers those who send a plugin's header as the plugin does, and others as `own`."""
@@ -36,7 +36,7 @@ class ByHeader:
 
         return endpoint
 
-    def alone(self) -> list[PluggedRoute]:
+    def alone(self) -> list[PluginRoute]:
         """Return the routes whose paths nobody else has: to others they do not exist."""
         return [route for route in self._routes if route not in self._met]
 

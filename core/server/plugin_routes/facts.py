@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from core.server.claims import shared, some
-from core.server.plugged_route import PluggedRoute
+from core.server.plugin_routes.claims import shared, some
+from core.server.plugin_routes.route import PluginRoute
 
 
-def route_facts(owners: Iterable[str], routes: Sequence[PluggedRoute]) -> dict[str, str]:
+def route_facts(owners: Iterable[str], routes: Sequence[PluginRoute]) -> dict[str, str]:
     """Return, by plugin that has routes, where they are and what of them needs no key."""
     found = {}
     for owner in owners:

@@ -13,7 +13,7 @@ from core.frontend.prompts import PromptInput, check_ids, prompt_ids, truncation
 from core.frontend.request import GenerationRequest
 from core.frontend.sampling import sampling_params
 from core.frontend.spelling import spelling
-from core.server.caller import caller_of
+from core.server.serving.caller import caller_of
 from core.server.state import ServerState
 
 

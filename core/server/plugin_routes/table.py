@@ -18,13 +18,13 @@ from core.config.resolved import Options
 from core.plugins.active import ActivePlugins
 from core.plugins.drivers import describe
 from core.plugins.kinds import KINDS
-from core.server.claims import Claims
 from core.server.dialect import careful
-from core.server.plugged_facts import route_facts
-from core.server.plugged_figures import PluggedFigures
-from core.server.plugged_layer import PluggedLayer
-from core.server.plugged_registry import PluginRoutes
-from core.server.plugged_route import PluggedRoute, refusal
+from core.server.plugin_routes.claims import Claims
+from core.server.plugin_routes.facts import route_facts
+from core.server.plugin_routes.figures import PluginFigures
+from core.server.plugin_routes.layer import PluginLayer
+from core.server.plugin_routes.registry import PluginRoutes
+from core.server.plugin_routes.route import PluginRoute, refusal
 
 if TYPE_CHECKING:
     from core.server.state import ServerState
@@ -59,10 +59,10 @@ class RouteTable:
         driven: Returns those of a kind of core's that routes may drive.
     """
 
-    routes: list[PluggedRoute] = field(default_factory=list)
+    routes: list[PluginRoute] = field(default_factory=list)
     plugins: list[tuple[str, RoutePlugin]] = field(default_factory=list)
-    layers: list[PluggedLayer] = field(default_factory=list)
-    figures: list[PluggedFigures] = field(default_factory=list)
+    layers: list[PluginLayer] = field(default_factory=list)
+    figures: list[PluginFigures] = field(default_factory=list)
     claims: Claims = field(default_factory=Claims)
     dialects: dict[str, tuple[str, Dialect]] = field(default_factory=dict)
     client_dialects: dict[bytes, tuple[str, Dialect]] = field(default_factory=dict)
@@ -137,7 +137,7 @@ class RouteTable:
 
     def client(self, owner: str, state: ServerState) -> EngineClient:
         """Return the running engine as a plugin sees it."""
-        from core.server.plugged_client import ServedClient
+        from core.server.plugin_routes.client import ServedClient
 
         spec = self.specs.get(owner)
         settings = settings_of(state.options, spec.settings if spec else (), SECTIONS)
@@ -166,7 +166,7 @@ class RouteTable:
         """Return, by plugin, where its routes are and what of them needs no key."""
         return route_facts([owner for owner, _ in self.plugins], self.routes)
 
-    def put(self, route: PluggedRoute) -> None:
+    def put(self, route: PluginRoute) -> None:
         """Add a route, or leave it or another out where one of two makes room. Raises `PluginError` CORE-P130."""
         if any(one.path == route.path and (one.scope == "admin") != (route.scope == "admin") for one in self.routes):
             raise refusal(route.owner, route.method, route.path, "all routes of a path have the admin scope, or none")

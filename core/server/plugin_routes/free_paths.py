@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
-from core.server.claims import first_part, shared
-from core.server.plugged_route import PluggedRoute, refusal
+from core.server.plugin_routes.claims import first_part, shared
+from core.server.plugin_routes.route import PluginRoute, refusal
 
 
-def check_free(routes: Sequence[PluggedRoute], own: Iterable[Any], keyless: Collection[str] = ()) -> None:
+def check_free(routes: Sequence[PluginRoute], own: Iterable[Any], keyless: Collection[str] = ()) -> None:
     """Refuse routes of plugins under the server's own paths. Raises `PluginError` CORE-P130.
 
     Args:

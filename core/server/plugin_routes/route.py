@@ -23,7 +23,7 @@ PARAMETER = re.compile(r"\{[^{}/]+\}")
 
 
 @dataclass(frozen=True, slots=True)
-class PluggedRoute:
+class PluginRoute:
     """One declared route and whose it is.
 
     Attributes:
@@ -66,7 +66,7 @@ class PluggedRoute:
         """All methods that it answers."""
         return ("GET", "HEAD") if self.file else (self.method,)
 
-    def meets(self, other: PluggedRoute) -> bool:
+    def meets(self, other: PluginRoute) -> bool:
         """Whether both answer the same requests."""
         return self.header == other.header and self.answers(other.path, other.methods)
 

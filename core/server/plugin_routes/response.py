@@ -24,8 +24,8 @@ from core.server.dialect import careful
 from core.server.errors import INTERNAL, ApiError, ClientGoneError, as_api_error
 from core.server.form import read_form
 from core.server.outlet import StreamBody, pour
-from core.server.plugged_head import PluggedHead
-from core.server.plugged_route import PluggedRoute
+from core.server.plugin_routes.head import RequestHead
+from core.server.plugin_routes.route import PluginRoute
 from core.server.state import ServerState
 from core.server.streaming import JobResponse, Watch, until_gone
 
@@ -35,7 +35,7 @@ _WITHOUT_BODY = frozenset({"GET", "HEAD"})
 _ANNOUNCES_BODY = frozenset({b"content-length", b"transfer-encoding"})
 
 
-class PluggedRequest(PluggedHead[Request]):
+class PluginRequest(RequestHead[Request]):
     """`RouteRequest` over the server's own request."""
 
     def __init__(self, request: Request, state: ServerState) -> None:
@@ -73,21 +73,21 @@ class PluggedRequest(PluggedHead[Request]):
         return await read_form(self._request, most, most_of_one, max_parts, self._files.append)
 
 
-class PluggedEndpoint:
+class PluginEndpoint:
     """Answers one route."""
 
-    def __init__(self, route: PluggedRoute, state: ServerState) -> None:
+    def __init__(self, route: PluginRoute, state: ServerState) -> None:
         self._route, self._state = route, state
 
     # Without a docstring: `/openapi.json` would tell it to clients.
     async def __call__(self, request: Request) -> Response:
-        return PluggedResponse(self._route, self._state)
+        return PluginResponse(self._route, self._state)
 
 
-class PluggedResponse(Response):
+class PluginResponse(Response):
     """Runs an endpoint, and the iterator it may return, while it watches the connection."""
 
-    def __init__(self, route: PluggedRoute, state: ServerState) -> None:
+    def __init__(self, route: PluginRoute, state: ServerState) -> None:
         # No `super().__init__`: it would announce the length of a body that does not exist yet.
         self.background = None
         self._route, self._state = route, state
@@ -110,7 +110,7 @@ class PluggedResponse(Response):
             raise ApiError(500, f"Route plugin {owner} failed (CORE-P108).", code="CORE-P108") from error
 
     async def _answer(self, scope: Scope, incoming: Incoming, send: Send) -> None:
-        request = PluggedRequest(Request(scope, incoming.receive), self._state)
+        request = PluginRequest(Request(scope, incoming.receive), self._state)
         try:
             await self._send(await cast(Endpoint, self._route.endpoint)(request), scope, incoming, send)
         finally:

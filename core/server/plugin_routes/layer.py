@@ -17,7 +17,7 @@ _passed: ContextVar[list[Exception] | None] = ContextVar("core_passed_errors", d
 """What was raised behind the layers, for the request that is being answered; tasks that a layer starts share it."""
 
 
-class PluggedLayer:
+class PluginLayer:
     """One layer and whose it is; `around` puts it into the application, `bind` makes it."""
 
     def __init__(self, owner: str, layer: Layer) -> None:

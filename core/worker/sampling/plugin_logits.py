@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Plugged:
+class PluginProcessor:
     """A plugin's processor.
 
     Attributes:
@@ -45,7 +45,7 @@ class Plugged:
 
 
 @dataclass(slots=True)
-class PluggedLogits:
+class PluginLogits:
     """Applies processors in order, each to its own rows. One that raises fails its rows, not the step.
 
     Attributes:
@@ -54,7 +54,7 @@ class PluggedLogits:
     """
 
     feature: int
-    processors: Sequence[Plugged]
+    processors: Sequence[PluginProcessor]
     failed: dict[int, str] = field(default_factory=dict)
 
     def admit(self, new: NewRow) -> bool:
@@ -94,7 +94,7 @@ class PluggedLogits:
             return {}
         return {i: self.failed[row] for i, row in enumerate(batch.rows.tolist()) if row in self.failed}
 
-    def _fail(self, one: Plugged, rows: Sequence[int], error: Exception) -> None:
+    def _fail(self, one: PluginProcessor, rows: Sequence[int], error: Exception) -> None:
         logger.error("logits processor %s failed", one.owner, exc_info=error)
         text = f"CORE-E126 Logits processor {one.owner} failed for this request: {type(error).__name__}: {error}"
         self.failed.update(dict.fromkeys(rows, text))
