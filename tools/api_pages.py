@@ -80,7 +80,7 @@ PAGES = (
     _page(
         "shared",
         "Shared by all kinds",
-        "descriptors record errors verdict tokenizer sampling sampling_table versions deprecation wire folders",
+        "descriptors record errors verdict tokenizer sampling sampling_table deprecation wire folders",
     ),
 )
 """Pages of `core.api`. The names of a module that is new need a place here; further names of a module have one."""
