@@ -12,7 +12,8 @@ from core.api.kinds import Kind
 from core.config.dialects import option_of
 from core.config.option_field import OptionField, fields_of
 from core.config.resolved import Options
-from core.config.sections import Section, plugin_sections
+from core.config.section import Section
+from core.config.sections import plugin_sections
 from core.options.names import ALIASES
 from core.plugins.defined import defined_kinds
 from core.plugins.kinds import KINDS

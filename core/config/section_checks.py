@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from pydantic_core import PydanticUndefined
 
 from core.config.environment_names import OF_PLUGINS, SETTINGS
 from core.config.option_field import OptionField
-from core.plugins.defined import defined_kinds
+from core.config.section import Section
+from core.options.names import SECTIONS
+from core.plugins.defined import core_option_names, defined_kinds
 from core.plugins.kinds import KINDS, ROUTE
-
-if TYPE_CHECKING:
-    from core.config.sections import Section
 
 PAGES = frozenset({"all", "plugins"})
 """Pages of help that are no sections."""
@@ -35,10 +33,9 @@ class Taken:
     """
 
     def __init__(self) -> None:
-        from core.config.fields import core_fields, core_sections
-
-        self.titles = {_dashed(name) for name in (*core_sections(), *PAGES)}
-        self.spoken = {spelling: "core" for one in core_fields() for spelling in _spellings(one)}
+        own = {_dashed(name) for name in core_option_names()}
+        self.titles = {*SECTIONS, "select", *PAGES}
+        self.spoken = dict.fromkeys({*own, *(f"no-{name}" for name in own)}, "core")
         self.spoken |= {_dashed(kind.option): kind.group for kind in defined_kinds().values() if kind.option}
 
     def add(self, section: Section) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from core.config.sections import Section, plugin_sections
+from core.config.section import Section
+from core.config.sections import plugin_sections
 
 RECEIVED = "received"
 """Said of a configuration that another process has checked: its plugins' options are plain data, as they are."""

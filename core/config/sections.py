@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pkgutil import resolve_name
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
 from core.api.descriptors import OptionSection
 from core.api.errors import PluginError
-from core.config.option_field import OptionField, fields_of
+from core.config.option_field import fields_of
+from core.config.section import Section
 from core.config.section_checks import Taken, reasons_against
 from core.plugins.catalog import Entry, duplicate
 from core.plugins.defined import definitions_at, stamps
@@ -27,31 +28,6 @@ from core.signals import SignalExit
 
 if TYPE_CHECKING:
     from core.plugins.drivers import LoadFailure
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Section:
-    """A section that can be used.
-
-    Attributes:
-        model: What its values are held against.
-        fields: Its options, in the order of the model.
-    """
-
-    entry: Entry
-    descriptor: OptionSection
-    model: type[BaseModel]
-    fields: tuple[OptionField, ...]
-
-    @property
-    def help(self) -> str:
-        """One line on it: what its model says, else its summary."""
-        return (vars(self.model).get("__doc__") or "").strip().partition("\n")[0] or self.descriptor.summary
-
-    def checked(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return all its values as plain data. Raises `pydantic.ValidationError`, or what the plugin's model raises."""
-        found: dict[str, Any] = self.model.model_validate(dict(values)).model_dump(mode="json")
-        return found
 
 
 @dataclass(frozen=True, slots=True)

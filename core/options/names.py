@@ -11,14 +11,17 @@ from core.options.model import HubOptions, ModelOptions
 from core.options.section import OptionsSection
 from core.options.server import ServerOptions
 
-SECTIONS: tuple[type[OptionsSection], ...] = (
-    ModelOptions,
-    HubOptions,
-    KVOptions,
-    SchedulerOptions,
-    RuntimeOptions,
-    ServerOptions,
+SECTIONS: Mapping[str, type[OptionsSection]] = types.MappingProxyType(
+    {
+        "model": ModelOptions,
+        "hub": HubOptions,
+        "kv": KVOptions,
+        "scheduler": SchedulerOptions,
+        "runtime": RuntimeOptions,
+        "server": ServerOptions,
+    }
 )
+"""Name -> model of each section; `select`, whose options are the kinds', is not among them."""
 
 ALIASES: Mapping[str, tuple[str, ...]] = types.MappingProxyType(
     {
@@ -38,4 +41,4 @@ They are names everywhere: `--x-y`, `CORE_X_Y`, and in a file `x_y` or `section.
 def option_names() -> frozenset[str]:
     """Return the names of all options of these sections, and every further name, with `_`."""
     further = {name.replace("-", "_") for names in ALIASES.values() for name in names}
-    return frozenset(name for section in SECTIONS for name in section.model_fields) | further
+    return frozenset(name for section in SECTIONS.values() for name in section.model_fields) | further

@@ -131,11 +131,15 @@ def _against_option(kind: Kind, others: Sequence[Kind]) -> Iterator[str]:
         yield "further options are core's alone"
     if not kind.option:
         return
-    from core.options.names import option_names
-
-    names = {*option_names(), *OF_SCOPE, *(option for own in KINDS.values() for option in own.options)}
-    names |= {other.option for other in others}
+    names = core_option_names() | {other.option for other in others}
     if not (kind.option.isidentifier() and kind.option == kind.option.lower()):
         yield f"'{kind.option}' cannot be an option: it takes small letters, digits and _"
     elif kind.option in names:
         yield f"there is an option '{kind.option}' already"
+
+
+def core_option_names() -> frozenset[str]:
+    """Return the names of core's options, with `_`: those of its sections, of scopes, and of its kinds."""
+    from core.options.names import option_names  # pydantic is loaded where a kind has an option, and not before
+
+    return option_names() | {*OF_SCOPE, *(option for kind in KINDS.values() for option in kind.options)}

@@ -12,7 +12,8 @@ from core.config.flags import add_option_flags
 from core.config.load import LoadedOptions, load_options
 from core.config.option_field import OptionField
 from core.config.parser import CoreParser
-from core.config.sections import Section, read_sections
+from core.config.section import Section
+from core.config.sections import read_sections
 from core_testing.conformance.outcome import Failed, Level, NotApplicable, checks, require
 from core_testing.conformance.subject import Subject
 
