@@ -26,8 +26,9 @@ from core.config.fields import fields_by_path, option_fields, section_help
 from core.config.flags import SCOPE
 from core.config.option_field import OptionField
 from core.config.parser import CoreParser
-from core.plugins.catalog import Catalogue, Entry
+from core.plugins.catalog import Catalogue
 from core.plugins.drivers import Candidate, load_descriptors
+from core.plugins.entry import Entry
 from core.plugins.kinds import COMMAND, HOOKS_GROUP, KINDS
 from core.plugins.options import option_rows
 

@@ -26,8 +26,9 @@ from core.api.descriptors import KernelSpec
 from core.api.errors import CoreError
 from core.api.forms import WeightForm
 from core.api.kernels import OPS
-from core.plugins.catalog import Catalogue, Entry
+from core.plugins.catalog import Catalogue
 from core.plugins.drivers import Candidate
+from core.plugins.entry import Entry
 from core.plugins.hooks import Hooks
 from core.plugins.kinds import ATTENTION
 from core.selection.attention import attention_verdict

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from core.api.requests import RequestDraft
 from core.api.sampling_params import SamplingParams
-from core.plugins.catalog import Entry
+from core.plugins.entry import Entry
 from core.plugins.hooks import Hooks
 
 SOURCE = """

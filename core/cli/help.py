@@ -14,7 +14,8 @@ from core.config.parser import CoreParser
 from core.suggest import nearest
 
 if TYPE_CHECKING:
-    from core.plugins.catalog import Catalogue, Entry
+    from core.plugins.catalog import Catalogue
+    from core.plugins.entry import Entry
 
 COMMON = (
     *("model.served_model_name", "model.dtype", "model.max_model_len", "kv.kv_memory", "scheduler.max_num_seqs"),

@@ -15,8 +15,9 @@ from core.api.cli import UsesHost
 from core.api.commands import Command
 from core.api.errors import CoreError, PluginError, RequestError
 from core.config.parser import CoreParser
-from core.plugins.catalog import Catalogue, Entry, duplicate
+from core.plugins.catalog import Catalogue
 from core.plugins.drivers import Candidate
+from core.plugins.entry import Entry, duplicate
 from core.plugins.kinds import COMMAND
 
 

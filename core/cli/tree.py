@@ -10,7 +10,8 @@ from typing import Any
 from core.cli.commands import BUNDLE_BEFORE, COMMANDS, HAVE_CASES
 from core.cli.plugin_commands import add_cases, bundled, fill
 from core.config.parser import CoreParser
-from core.plugins.catalog import Catalogue, Entry
+from core.plugins.catalog import Catalogue
+from core.plugins.entry import Entry
 from core.plugins.kinds import COMMAND
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from core.api.flags import FlagDialect
-    from core.plugins.catalog import Entry
+    from core.plugins.entry import Entry
 
 GROUP = "core.flag_dialects"
 

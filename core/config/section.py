@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from core.api.descriptors import OptionSection
 from core.config.option_field import OptionField
-from core.plugins.catalog import Entry
+from core.plugins.entry import Entry
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -21,8 +21,8 @@ from core.api.errors import PluginError
 from core.config.option_field import fields_of
 from core.config.section import Section
 from core.config.section_checks import Taken, reasons_against
-from core.plugins.catalog import Entry, duplicate
 from core.plugins.defined import definitions_at, stamps
+from core.plugins.entry import Entry, duplicate
 from core.plugins.kinds import OPTION_SECTION
 from core.signals import SignalExit
 

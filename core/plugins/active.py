@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from core.api.descriptors import Descriptor, KernelSpec
 from core.api.errors import PluginError
 from core.api.kinds import Chosen, Fit, Kind
-from core.plugins.catalog import Catalogue, Entry
+from core.plugins.catalog import Catalogue
 from core.plugins.contracts import check_contract, check_form
 from core.plugins.drivers import (
     Candidate,
@@ -20,6 +20,7 @@ from core.plugins.drivers import (
     own_arguments,
     raised,
 )
+from core.plugins.entry import Entry
 from core.plugins.files import reopen_files
 from core.plugins.handed import Handed
 from core.plugins.hooks import Hooks

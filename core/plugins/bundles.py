@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from core.api.errors import PluginError
-from core.plugins.catalog import project_of
+from core.plugins.metadata import project_of
 
 PREFIX = "core-plugin-"
 _LINE = re.compile(r"^(-e\s+|--editable[\s=])(?P<path>\S+)")

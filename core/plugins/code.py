@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from core.api.errors import PluginError
-from core.plugins.catalog import project_of
+from core.plugins.metadata import project_of
 
 _BYTECODE = ".pyc"
 

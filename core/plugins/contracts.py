@@ -17,7 +17,7 @@ from core.api.descriptors import Descriptor, KernelSpec
 from core.api.errors import PluginError
 from core.api.kernels import ROW_PRODUCTS
 from core.api.kinds import Contract
-from core.plugins.catalog import Entry
+from core.plugins.entry import Entry
 from core.plugins.fitting import constructor_of, misfits_of_impl, protocol_of
 from core.plugins.kinds import KINDS, kind_of
 from core.plugins.signatures import against, of_names, signature_of, without_self

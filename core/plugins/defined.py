@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from core.api.errors import PluginError
 from core.api.kinds import Kind
-from core.plugins.catalog import Entry, definitions, duplicate
+from core.plugins.entry import Entry, duplicate
 from core.plugins.kinds import KINDS, KINDS_GROUP
+from core.plugins.metadata import definitions
 
 if TYPE_CHECKING:
     from core.plugins.drivers import LoadFailure

@@ -17,8 +17,8 @@ from typing import Any, Literal, TypeVar, cast
 from core.api.descriptors import Descriptor
 from core.api.errors import CoreError, PluginError
 from core.api.kinds import Kind
-from core.plugins.catalog import Entry, duplicate
 from core.plugins.contracts import check_contract, paths_in
+from core.plugins.entry import Entry, duplicate
 from core.plugins.kinds import KINDS, kind_of
 from core.signals import SignalExit
 

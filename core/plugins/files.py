@@ -16,8 +16,9 @@ from types import ModuleType
 from core.api.descriptors import Descriptor
 from core.api.errors import PluginError
 from core.api.installed import FILE_PREFIX
-from core.plugins.catalog import FILE_DRIVERS, Catalogue, Entry
+from core.plugins.catalog import Catalogue
 from core.plugins.drivers import describe
+from core.plugins.entry import FILE_DRIVERS, Entry
 from core.plugins.kinds import HOOKS_GROUP
 from core.plugins.plan import PlannedFile, PluginPlan
 from core.signals import SignalExit

@@ -20,8 +20,8 @@ from core.api.deprecation import Renamed
 from core.api.errors import PluginError
 from core.api.patches import ConfigPatch, Finding, Problem, Waiver
 from core.api.requests import Reject, RequestDraft, RequestPatch
-from core.plugins.catalog import Entry
 from core.plugins.drivers import LoadFailure, describe, guarded, raised, typed
+from core.plugins.entry import Entry
 from core.signals import SignalExit
 
 log = logging.getLogger(__name__)

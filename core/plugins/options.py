@@ -8,8 +8,9 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from core.api.errors import ConfigError
-from core.plugins.catalog import Catalogue, Entry, answers
+from core.plugins.catalog import Catalogue
 from core.plugins.drivers import Candidate, guarded, load_impl
+from core.plugins.entry import Entry, answers
 from core.plugins.known import Table, advice, normalise
 from core.suggest import nearest
 

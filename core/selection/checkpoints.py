@@ -13,8 +13,8 @@ from core.api.shapes import ModelShape
 from core.api.sources import Access, ReachesOut
 from core.api.verdict import Verdict
 from core.api.weights import CheckpointInfo, CheckpointReader, ModelFiles, ModelSource
-from core.plugins.catalog import Entry
 from core.plugins.drivers import Candidate, guarded, load_impl, typed
+from core.plugins.entry import Entry
 from core.plugins.kinds import LOADER, MODEL, SOURCE
 from core.plugins.known import Table
 from core.selection.report import SelectionReport

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from core.api.descriptors import ParticipantSpec
 from core.api.verdict import Verdict
-from core.plugins.catalog import answers
 from core.plugins.drivers import Candidate
+from core.plugins.entry import answers
 from core.plugins.kinds import PARTICIPANT
 from core.selection.foundation import device_reason
 from core.selection.select import Selector

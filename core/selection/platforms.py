@@ -10,8 +10,9 @@ from functools import partial
 from core.api.descriptors import PlatformSpec
 from core.api.errors import CoreError, PluginError
 from core.api.verdict import ProbeResult, Verdict
-from core.plugins.catalog import Catalogue, Entry
+from core.plugins.catalog import Catalogue
 from core.plugins.drivers import Candidate, guarded, load_impl, typed
+from core.plugins.entry import Entry
 from core.plugins.kinds import PLATFORM
 from core.plugins.known import normalise, platform_advice
 from core.selection.report import SelectionReport

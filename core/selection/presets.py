@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from core.config.resolved import Options
-    from core.plugins.catalog import Catalogue, Entry
+    from core.plugins.catalog import Catalogue
+    from core.plugins.entry import Entry
 
 PRESETS = "__core_presets__"
 """Attribute of a hook module: a dict from a switch of `switched` to the options that the plugin has while it is on."""

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from core.api.errors import CoreError, PluginError
-from core.plugins.catalog import Entry
 from core.plugins.drivers import Candidate
+from core.plugins.entry import Entry
 from core.plugins.kinds import kind_of
 
 State = Literal["chosen", "ok", "rejected", "absent", "failed"]

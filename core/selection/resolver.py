@@ -22,8 +22,9 @@ from core.api.verdict import Verdict
 from core.api.weights import CheckpointReader
 from core.config.resolved import EngineConfig, Options
 from core.options.model import FITTING
-from core.plugins.catalog import Catalogue, Entry, answers
+from core.plugins.catalog import Catalogue
 from core.plugins.drivers import Candidate, guarded, load_descriptors, load_impl, typed
+from core.plugins.entry import Entry, answers
 from core.plugins.hooks import Hooks
 from core.plugins.kinds import (
     DRAFTER,

@@ -23,7 +23,7 @@ def open_scope(select: SelectOptions, installed: Catalogue | None = None) -> tup
     (`--platform cpu`), or that a plugin file brings; `disable_plugin` outweighs both.
 
     - `all`, or nothing, the default: every installed plugin.
-    - `a,b`: these, as `core.plugins.catalog.matches` takes them.
+    - `a,b`: these, as `core.plugins.entry.matches` takes them.
     - `none`: no other plugin; no hook module is imported. A kind that no option chooses (model sources) has none.
 
     Raises:

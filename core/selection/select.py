@@ -11,8 +11,9 @@ from typing import Any
 
 from core.api.errors import CoreError, PluginError
 from core.api.verdict import Verdict
-from core.plugins.catalog import LEFT_OUT, Catalogue, Entry
+from core.plugins.catalog import LEFT_OUT, Catalogue
 from core.plugins.drivers import Candidate, LoadFailure, instantiate, load_descriptors, typed
+from core.plugins.entry import Entry
 from core.plugins.hooks import Hooks
 from core.plugins.kinds import Kind, kind_of
 from core.plugins.known import Table

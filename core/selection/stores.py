@@ -10,8 +10,8 @@ from core.api.errors import CoreError
 from core.api.sources import Access, KeepsModels, RemovesModels, StoredModel
 from core.api.weights import KeptWeights, WeightStore
 from core.options.model import HubOptions
-from core.plugins.catalog import Entry
 from core.plugins.drivers import guarded, load_descriptors, typed
+from core.plugins.entry import Entry
 from core.plugins.kinds import SOURCE, WEIGHT_STORE
 from core.selection.checkpoints import opened
 from core.selection.select import Selector

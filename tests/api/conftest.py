@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from core.plugins.catalog import Entry
+from core.plugins.entry import Entry
 from core_testing.tinymodels import tiny_llama
 
 ROOT = Path(__file__).parents[2]

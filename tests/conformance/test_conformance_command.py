@@ -12,7 +12,8 @@ import pytest
 
 from core.api.descriptors import DESCRIPTORS
 from core.api.errors import ConfigError
-from core.plugins.catalog import Catalogue, Entry
+from core.plugins.catalog import Catalogue
+from core.plugins.entry import Entry
 from core.plugins.kinds import HOOKS_GROUP, KINDS_GROUP
 from core_testing.conformance import Level, Outcome, PluginReport, Report, run
 from core_testing.conformance.kit import jobs, subjects

@@ -128,8 +128,8 @@ def test_version_2_has_pages_of_256_tokens():
 
 
 def _why(name):
-    from core.plugins.catalog import Entry
     from core.plugins.drivers import load_descriptors
+    from core.plugins.entry import Entry
 
     value = f"core_plugin_flash_attn.manifest:{name.upper()}"
     candidates, failures = load_descriptors(

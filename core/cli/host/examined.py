@@ -10,11 +10,11 @@ from core.api.descriptors import Descriptor, OptionSection, PlatformSpec
 from core.api.errors import PluginError
 from core.api.installed import PluginCheck, PluginFault
 from core.config.sections import sections
-from core.plugins.catalog import Entry
 from core.plugins.contracts import check_contract
 from core.plugins.defined import read_kinds
 from core.plugins.definition import faults_of
 from core.plugins.drivers import Candidate, LoadFailure, load_descriptors, load_impl, objects_of
+from core.plugins.entry import Entry
 from core.plugins.hooks import Hooks
 from core.plugins.kinds import HOOKS_GROUP, KINDS_GROUP
 from core.plugins.options import settled_options

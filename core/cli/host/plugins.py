@@ -17,8 +17,10 @@ from core.api.kinds import Kind
 from core.cli.plugins.naming import group_of, named
 from core.cli.plugins.scope import scope_flags, selection
 from core.config.parser import CoreParser
-from core.plugins.catalog import Catalogue, Entry, entries_of, other_entries_of, project_of
+from core.plugins.catalog import Catalogue
+from core.plugins.entry import Entry
 from core.plugins.kinds import every_kind, kind_of
+from core.plugins.metadata import entries_of, other_entries_of, project_of
 
 
 class Scope:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from core.cli.plugins.listing import rows_of
 from core.cli.plugins.naming import named
 from core.cli.plugins.scope import scope_flags, visible
-from core.plugins.catalog import Catalogue, Entry
+from core.plugins.catalog import Catalogue
+from core.plugins.entry import Entry
 from core.plugins.kinds import KINDS_GROUP
 from core.terminal.tables import table
 

@@ -10,7 +10,8 @@ from typing import Any
 from core.cli.plugins.naming import group_of
 from core.cli.plugins.scope import scope_flags, visible
 from core.config.sections import sections
-from core.plugins.catalog import LEFT_OUT, Catalogue, Entry
+from core.plugins.catalog import LEFT_OUT, Catalogue
+from core.plugins.entry import Entry
 from core.plugins.kinds import HOOKS_GROUP, KINDS, KINDS_GROUP, OPTION_SECTION, every_kind, kind_of
 from core.server.plugin_routes.claims import some
 from core.terminal.tables import table

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from core.api.errors import PluginError
-from core.plugins.catalog import Catalogue, Entry, answers
+from core.plugins.catalog import Catalogue
+from core.plugins.entry import Entry, answers
 from core.plugins.kinds import KINDS_GROUP, every_kind, kind_of
 from core.plugins.known import Table, normalise
 from core.suggest import nearest

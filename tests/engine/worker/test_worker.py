@@ -21,8 +21,8 @@ from core.layers.guard import Owners
 from core.layers.kernels import KernelTable
 from core.layers.taps import Taps
 from core.options.engine import KVOptions, SchedulerOptions
-from core.plugins.catalog import Entry
 from core.plugins.drivers import guarded, guarded_items
+from core.plugins.entry import Entry
 from core.plugins.hooks import Hooks
 from core.worker import worker as worker_module
 from core.worker.worker import Worker

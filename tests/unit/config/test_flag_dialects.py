@@ -18,7 +18,8 @@ from core.config.flags import add_option_flags
 from core.config.load import load_options
 from core.config.parser import CoreParser
 from core.frontend.overrides import options_with
-from core.plugins.catalog import Catalogue, Entry
+from core.plugins.catalog import Catalogue
+from core.plugins.entry import Entry
 
 MANIFEST = """
 from core.api import FlagDialectSpec

@@ -18,7 +18,7 @@ from core.config.resolved import EngineConfig, Options
 from core.engine.block_content import CONTENT_HOOKS, CONTENT_KINDS, BlockContent
 from core.engine.hashing import BlockHasher, stable_key
 from core.options.engine import KVOptions
-from core.plugins.catalog import Entry
+from core.plugins.entry import Entry
 from core.plugins.hooks import Hooks
 from core.plugins.kinds import HOOKS_GROUP, KINDS
 from core.plugins.plan import PlannedFile, PlannedPlugin, PluginPlan

@@ -20,7 +20,8 @@ from core.engine import assembly
 from core.engine.inbound import Inbound
 from core.engine.messages import Add, ToEngine
 from core.engine.tasks.generate import Generate
-from core.plugins.catalog import Catalogue, Entry
+from core.plugins.catalog import Catalogue
+from core.plugins.entry import Entry
 from core.plugins.hooks import Hooks
 from core.selection.participants import choose_participants
 from core.selection.select import Selector

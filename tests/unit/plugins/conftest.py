@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from core.plugins.catalog import Catalogue, Entry
+from core.plugins.catalog import Catalogue
+from core.plugins.entry import Entry
 
 WORLD_MANIFEST = """
 from core.api import *

@@ -7,9 +7,10 @@ import pytest
 from core.api.connectors import KVConnector
 from core.api.descriptors import DESCRIPTORS, KVConnectorSpec, ModelSpec, SchedulerPolicySpec
 from core.api.errors import PluginError
-from core.plugins.catalog import Catalogue, Entry
+from core.plugins.catalog import Catalogue
 from core.plugins.contracts import IMPLEMENTATIONS, check_contract, check_impl
 from core.plugins.drivers import Candidate, instantiate, load_descriptors, load_impl, objects_of
+from core.plugins.entry import Entry
 from core.plugins.fitting import methods_of, misfits
 
 POLICY = """

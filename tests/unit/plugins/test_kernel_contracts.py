@@ -7,9 +7,9 @@ import types
 import pytest
 
 from core.api import KernelSpec, PluginError, Product, WrappedProduct
-from core.plugins.catalog import Entry
 from core.plugins.contracts import OWN_PRODUCT, PRODUCT, check_contract
 from core.plugins.drivers import objects_of
+from core.plugins.entry import Entry
 from core.plugins.fitting import misfits_of
 
 MINE = Entry("core.kernels", "mine", "acme", "1.0", "acme:MINE")

@@ -13,8 +13,9 @@ from core.api.descriptors import ModelSpec, QuantSpec
 from core.api.errors import CoreError
 from core.cli.plugins.naming import named
 from core.config.resolved import Options
-from core.plugins.catalog import Catalogue, Entry
+from core.plugins.catalog import Catalogue
 from core.plugins.drivers import load_descriptors
+from core.plugins.entry import Entry
 from core.plugins.kinds import KINDS
 from core.plugins.known import Hardware, Table, advice, platform_advice
 from core.selection.resolver import resolve

@@ -15,9 +15,9 @@ from core.config.resolved import Options
 from core.engine import core as engine_core
 from core.frontend import front_plugins as frontend
 from core.plugins.active import ActivePlugins
-from core.plugins.catalog import Entry
 from core.plugins.contracts import IMPLEMENTATIONS, check_impl
 from core.plugins.drivers import Candidate
+from core.plugins.entry import Entry
 from core.plugins.fitting import methods_of
 from core.plugins.hooks import Hooks
 from core.plugins.kinds import kind_of

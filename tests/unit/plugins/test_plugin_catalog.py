@@ -8,7 +8,8 @@ from core_plugin_author.doctor.environment import examine_environment
 
 from core.api.errors import PluginError
 from core.cli.host.plugins import AllPlugins, Scope
-from core.plugins.catalog import Catalogue, matches
+from core.plugins.catalog import Catalogue
+from core.plugins.entry import matches
 
 GROUP = "core.schedulers"
 

@@ -10,7 +10,7 @@ from core.selection.patching import apply_patches, user_set
 
 
 def patch(path, value, dist="acme", strength="required"):
-    from core.plugins.catalog import Entry
+    from core.plugins.entry import Entry
 
     entry = Entry("core.plugins", f"{dist}-hooks", dist, "1.0", "x")
     return Proposal(entry, ConfigPatch(path=path, value=value, reason="the kernel wants it", strength=strength))

@@ -8,8 +8,9 @@ from core.api.descriptors import ExecutorSpec
 from core.api.errors import CheckpointError, PluginError
 from core.api.verdict import Verdict
 from core.cli.plugins.why import choices_text
-from core.plugins.catalog import Catalogue, Entry
+from core.plugins.catalog import Catalogue
 from core.plugins.drivers import Candidate, LoadFailure
+from core.plugins.entry import Entry
 from core.plugins.hooks import Hooks
 from core.plugins.kinds import EXECUTOR
 from core.selection import select as selection

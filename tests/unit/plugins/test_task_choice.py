@@ -6,7 +6,8 @@ import pytest
 
 from core.api import CheckpointInfo, ConfigError, ModelShape, PluginError, PoolingShape
 from core.options.model import ModelOptions
-from core.plugins.catalog import Catalogue, Entry
+from core.plugins.catalog import Catalogue
+from core.plugins.entry import Entry
 from core.plugins.hooks import Hooks
 from core.selection.select import Selector
 from core.selection.tasks import choose_task

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from core.plugins.catalog import Catalogue, Entry
+from core.plugins.catalog import Catalogue
+from core.plugins.entry import Entry
 from core.selection.report import Row
 
 TOOL = Path(__file__).parents[3] / "tools" / "gpu_selection.py"

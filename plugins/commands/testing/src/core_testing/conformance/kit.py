@@ -18,8 +18,9 @@ from core.api.descriptors import (
 )
 from core.api.errors import ConfigError
 from core.api.verdict import ProbeResult
-from core.plugins.catalog import Catalogue, matches
+from core.plugins.catalog import Catalogue
 from core.plugins.drivers import describe, unfound
+from core.plugins.entry import matches
 from core.plugins.kinds import every_kind
 from core.suggest import nearest
 from core_testing.conformance.device_samples import ReferenceDevice

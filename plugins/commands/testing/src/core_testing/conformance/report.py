@@ -11,7 +11,7 @@ from typing import Any
 
 from core import __version__
 from core.api.errors import ConfigError
-from core.plugins.catalog import Entry
+from core.plugins.entry import Entry
 from core_testing.conformance.outcome import Level, Outcome
 
 

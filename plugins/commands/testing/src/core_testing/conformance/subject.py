@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from core.api.descriptors import Descriptor, KernelSpec
-from core.plugins.catalog import Catalogue, Entry
+from core.plugins.catalog import Catalogue
 from core.plugins.contracts import takes_options_alone
 from core.plugins.drivers import describe, descriptor_of, load_impl
+from core.plugins.entry import Entry
 from core.plugins.kinds import HOOKS_GROUP, KINDS_GROUP
 from core_testing.conformance.outcome import Failed, Unavailable
 from core_testing.conformance.samples import Sample

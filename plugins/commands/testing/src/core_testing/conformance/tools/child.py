@@ -12,8 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
-from core.plugins.catalog import Catalogue, Entry
+from core.plugins.catalog import Catalogue
 from core.plugins.drivers import objects_of
+from core.plugins.entry import Entry
 from core.plugins.kinds import kind_of
 from core_testing.conformance.tools import child_tasks
 from core_testing.conformance.tools.child_tasks import Facts, error_told, load, without_torch

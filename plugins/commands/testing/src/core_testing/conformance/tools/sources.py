@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from core.plugins.catalog import Entry
+from core.plugins.entry import Entry
 
 
 def python_files(package: str) -> list[Path]:
