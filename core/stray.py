@@ -1,4 +1,4 @@
-"""What Python, libraries and child processes write past the log, made records of it: for logs that a machine reads."""
+"""Stray output of Python, libraries and child processes, turned into log records for logs that a machine reads."""
 
 from __future__ import annotations
 

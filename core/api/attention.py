@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AttentionContext:
-    """What a backend is made with.
+    """Context that an attention backend is constructed with.
 
     Attributes:
         device: Where the cache and the queries live.
@@ -103,7 +103,7 @@ class LatentSite:
 
 @dataclass(frozen=True, slots=True)
 class PickSite:
-    """What chooses the positions that the queries of latent layers see: its KV layer index and geometry.
+    """The position picker of latent layers, which chooses what queries see: its KV layer index and geometry.
 
     A token keeps one index key. The score of a position is the sum over the index heads of `weight * relu(scale * q @
     key)`, and a query sees the positions with the best scores.

@@ -1,4 +1,4 @@
-"""What a start would choose among the plugins that are installed, and why. Provisional."""
+"""The plugins that a start would choose among the installed ones, and why. Provisional."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class PluginSelection:
 
 
 class StartChoice(Protocol):
-    """What a start would choose for a model, and why. Nothing is started, and no weights are read.
+    """The choices of a start for a model, and why. Nothing is started, and no weights are read.
 
     Attributes:
         selections: How each plugin came to be chosen, in order; also what was decided before an error.

@@ -1,4 +1,4 @@
-"""What core lends to commands: option flags, the terminal, servers, plugins, an engine, signals, files. Provisional.
+"""Host services for commands: option flags, the terminal, servers, plugins, an engine, signals, files. Provisional.
 
 A command that needs any of it has a method `bind` (`UsesHost`), which is given a `CommandHost` before the command's
 arguments are registered.
@@ -118,7 +118,7 @@ class WholeFiles(Protocol):
 
 
 class CommandHost(Protocol):
-    """What core lends to a command.
+    """Host services that core lends to a command.
 
     Attributes:
         options: Flags and values of the engine's and the server's options.

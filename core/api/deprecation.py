@@ -27,7 +27,7 @@ class CoreDeprecationWarning(FutureWarning):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Renamed:
-    """What became of a name that still works.
+    """A deprecated name: it still works, and warns.
 
     Attributes:
         new: What to write instead: `package.module:Name` for a name of a module, else a bare name.
@@ -75,7 +75,7 @@ class Renamed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removed:
-    """What became of a name that is gone, for as long as its users may wonder.
+    """A removed name, remembered so that the error says what replaces it.
 
     As a class attribute it raises wherever the attribute is asked for, and `hasattr` is false. A pydantic model hides
     what it says: there, `__getattr__` calls `look_up`.

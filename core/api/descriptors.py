@@ -122,7 +122,7 @@ class AttentionSpec(Descriptor):
 
 
 class AttentionRequest(Record):
-    """What a model needs from its attention backend. All layers of one KV group share it.
+    """Requirements of a model on its attention backend. All layers of one KV group share them.
 
     Attributes:
         device_type: torch device type.
@@ -419,7 +419,7 @@ class StatSinkSpec(Descriptor):
 
 
 class IOProcessorSpec(Descriptor):
-    """What feeds a pooling model and makes answers of its vectors. `impl` is an `IOProcessor` (torch-free)."""
+    """An I/O processor: data in, answers made of vectors out. `impl` is an `IOProcessor` (torch-free)."""
 
     group: ClassVar[str] = "core.io_processors"
 
@@ -504,7 +504,7 @@ class ToolServerSpec(Descriptor):
 
 
 class TemplateEngineSpec(Descriptor):
-    """What makes prompts of conversations. `impl` is a `TemplateEngine` (torch-free).
+    """A chat template engine: it renders conversations to prompts. `impl` is a `TemplateEngine` (torch-free).
 
     Attributes:
         marks: Texts of which every source of its language has one: `--chat-template` with one of them is a template
@@ -584,7 +584,7 @@ class ParticipantSpec(Descriptor):
 
 
 class TaskSpec(Descriptor):
-    """What an engine does for its requests. `impl` is the engine half, a `Task` (torch-free).
+    """A task, which is what an engine does for its requests. `impl` is the engine half, a `Task` (torch-free).
 
     Attributes:
         worker_impl: Dotted path of the worker half, a `WorkerTask`.

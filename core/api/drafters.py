@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DrafterContext:
-    """What core passes when it makes a drafter.
+    """Context that a drafter is constructed with.
 
     Attributes:
         max_rows: Rows are numbered `0 .. max_rows - 1`.

@@ -77,7 +77,7 @@ def load_opener(text: str) -> WorkerOpener:
 
 
 class ExecutorSetup(Protocol):
-    """What an executor is made with.
+    """Context that an executor is constructed with.
 
     Attributes:
         options: The plugin's own options.

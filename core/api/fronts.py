@@ -52,7 +52,7 @@ class Work(Generic[T]):
 
 
 class TaskInputs(Protocol):
-    """What core lends to make prompts with: the model's tokenizer and its limits.
+    """Prompt inputs that core lends: the model's tokenizer and its limits.
 
     Attributes:
         tokenizer: The model's; one that refuses every text where the model has none.
@@ -110,7 +110,7 @@ def undriven(group: str, context: Any) -> Sequence[Chosen]:
 
 @dataclass(frozen=True)
 class TaskFrontSetup:
-    """What a front half is made with.
+    """Context that the front half of a task is constructed with.
 
     Attributes:
         model_name: Name the model is served under.

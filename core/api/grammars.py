@@ -1,4 +1,4 @@
-"""What a request's output must look like: grammars, and what users write to ask for one."""
+"""Grammars: the form that a request's output must have, and the fields by which users ask for one."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Thinking(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Grammar(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the output must look like.
+    """A grammar: the form that the output must have.
 
     Attributes:
         kind: One of `core.api.GRAMMAR_KINDS`.
@@ -68,7 +68,7 @@ class Grammar(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What decides how it is compiled."""
+        """Key under which its compiled form is shared."""
         return self.kind, self.value, self.additional_properties
 
     def replace(self, **changes: Any) -> Grammar:

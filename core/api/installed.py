@@ -1,4 +1,4 @@
-"""What is known of a plugin that is installed: its entry point, its distribution, and what importing it showed.
+"""Facts about an installed plugin: its entry point, its distribution, and the result of importing it.
 
 Commands are told it by `CommandHost.plugins` (`core.api.plugins`). Provisional.
 """
@@ -92,7 +92,7 @@ class PluginFault:
 
 @dataclass(frozen=True, slots=True)
 class PluginCheck:
-    """What importing a plugin showed.
+    """Result of importing a plugin.
 
     Attributes:
         loaded: What its entry point names; None if that cannot be imported.

@@ -18,7 +18,7 @@ IOPrompt = str | Sequence[int] | Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class IOContext:
-    """What an I/O processor is made with.
+    """Context that an I/O processor is constructed with.
 
     Attributes:
         model_name: Name the model is served under.
@@ -59,7 +59,7 @@ class IORequest:
 
 @dataclass(frozen=True, slots=True)
 class IOPrompts:
-    """What the model is to read.
+    """Prompts for the model, made from a request's data.
 
     Attributes:
         prompts: At least one. Each runs on its own, beside others in one step where there is room.
@@ -75,7 +75,7 @@ class IOPrompts:
 
 @dataclass(frozen=True, slots=True)
 class IOOutput:
-    """What the model gave for one prompt.
+    """Output of the model for one prompt.
 
     Attributes:
         prompt: The prompt as an object, whatever form it was given in: `prompt_token_ids` as the model read them, and

@@ -78,7 +78,7 @@ class DimRule(Record):
 
 
 class KernelRequest(Record):
-    """What a layer asks for.
+    """A layer's request for a kernel.
 
     Attributes:
         op: Name of the operation.

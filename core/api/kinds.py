@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Contract:
-    """What an object of a plugin has to be. It is held against this when it is bound, once.
+    """Contract of an object of a plugin: it is checked against this when it is bound, once.
 
     Attributes:
         protocol: Its protocol, as `package.module:Class`.
@@ -112,7 +112,7 @@ class Kind:
 
     @property
     def contract(self) -> Contract | None:
-        """What the implementation of its plugins has to be; None: that is not for the kind to say."""
+        """Contract of its plugins' implementation; None: that is not for the kind to say."""
         return self.contracts.get("impl")
 
     @property

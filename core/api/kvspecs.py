@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class KVSpec:
-    """What a layer needs of the KV cache.
+    """Requirement of a layer on the KV cache.
 
     Attributes:
         kind: Names the manager: `full`, `sliding`, `chunked`, or a kind that the attention backend's descriptor brings.

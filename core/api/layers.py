@@ -162,7 +162,7 @@ class Heads(NamedTuple):
 
 
 class StepInputs(Protocol):
-    """What one step gives to `Model.forward`.
+    """Inputs of `Model.forward` for one step.
 
     Attributes:
         token_ids: `(tokens,)` int64, on the device.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LogitsContext:
-    """What a processor is made with.
+    """Context that a logits processor is constructed with.
 
     Attributes:
         device: Where the logits live.

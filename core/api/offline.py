@@ -43,7 +43,7 @@ class GeneratedSequence(Protocol):
 
 
 class Generated(Protocol):
-    """What came of one prompt.
+    """Result of one prompt.
 
     Attributes:
         prompt_ids: The prompt's tokens.

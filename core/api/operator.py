@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 PauseMode = Literal["abort", "wait", "keep"]
-"""What becomes of requests in flight: they end, they finish, or they stand still and go on later."""
+"""Fate of requests in flight during a pause: they are aborted, they finish, or they are frozen and go on later."""
 
 RECENT_LINES = 1000
 """How many of its log's records each process remembers."""

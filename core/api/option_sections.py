@@ -1,4 +1,4 @@
-"""What a plugin may say of one of its options beside type, limits, default and description. Provisional.
+"""Marks of an option of a plugin beside type, limits, default and description. Provisional.
 
 A section of options is a pydantic model, named by an `OptionSection` (entry-point group `core.option_sections`): each
 of its fields is an option like core's own, with a flag, a variable of the environment and a key of configuration files.

@@ -74,12 +74,12 @@ class ToolEnd:
 
 
 ParseEvent = Text | Reasoning | ToolStart | ToolArguments | ToolEnd
-"""What a parser returns, in the order of the message."""
+"""Events that a parser returns, in the order of the message."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParserContext:
-    """What a parser may know.
+    """Context of a request that a parser may use.
 
     Attributes:
         tools: The request's tools, OpenAI's `tools` list.
@@ -149,7 +149,7 @@ class KnowsThinking(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CallGrammar:
-    """What an answer must look like for its calls to be certain.
+    """Grammar of an answer whose calls are certain.
 
     Attributes:
         kind, value: A grammar, as `core.api.structured` has them.

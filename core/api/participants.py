@@ -145,7 +145,7 @@ class StagedRequest(Protocol):
 
 @dataclass(frozen=True)
 class EngineSetup:
-    """What an engine half is made with.
+    """Context that the engine half of a participant is constructed with.
 
     Attributes:
         name: The participant's name, under which its parts travel.
@@ -346,7 +346,7 @@ class TapPlace:
 
 @dataclass(frozen=True, slots=True)
 class Tap:
-    """What layers leave behind in a forward pass, for worker halves whose descriptor names it among its `taps`.
+    """Values that layers record in a forward pass, for worker halves whose descriptor names them among its `taps`.
 
     `experts`, the one tap that there is: the ids of each token's experts, in every layer that has some.
 
@@ -362,7 +362,7 @@ class Tap:
 
 @dataclass(frozen=True)
 class WorkerSetup:
-    """What a worker half is made with.
+    """Context that the worker half of a participant is constructed with.
 
     Attributes:
         name: The participant's name.
@@ -466,7 +466,7 @@ class WorkerParticipant:
 
 @dataclass(frozen=True)
 class FrontSetup:
-    """What a front half is made with.
+    """Context that the front half of a participant is constructed with.
 
     Attributes:
         name: The participant's name.

@@ -58,7 +58,7 @@ class Waiver(BaseModel):
 
 
 class Finding(BaseModel):
-    """What a plugin found when the user asked for a check of this machine (`core plugins doctor`).
+    """Finding of a plugin about this machine, for `core plugins doctor`.
 
     Attributes:
         level: `error` makes the check fail.

@@ -65,7 +65,7 @@ class PluginScope(Protocol):
 
 
 class InstalledPlugins(Protocol):
-    """What is installed here, and what core makes of it.
+    """The installed plugins, and core's choices among them.
 
     A command that looks at what a start with the same flags sees calls `add_flags`, then `scope`; one that chooses as a
     start does takes all options (`OptionFlags.add`), and calls `choose`.

@@ -1,4 +1,4 @@
-"""What a pooling call takes and gives back, with the names that users of other engines know. Provisional."""
+"""Parameters and results of pooling calls, with the names that users of other engines know. Provisional."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class PoolingParams(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=Tru
 
 @dataclass(slots=True)
 class PoolingOutput:
-    """What the model gave for one prompt.
+    """Output of the model for one prompt.
 
     Attributes:
         data: A vector `(size,)`, or one for each token `(tokens, size)`, float32.
@@ -103,7 +103,7 @@ class ScoringOutput:
 
 @dataclass(slots=True)
 class PoolingRequestOutput(Generic[T]):
-    """What one prompt, or one pair, gave.
+    """Result of one prompt, or of one pair.
 
     Attributes:
         request_id: The client's id, or one that was made.
@@ -127,7 +127,7 @@ ScoringRequestOutput = PoolingRequestOutput[ScoringOutput]
 
 @dataclass(frozen=True, slots=True)
 class DataAnswer:
-    """What an I/O processor answered, and what the model gave for it.
+    """Answer of an I/O processor, and the model's output that it was made of.
 
     Attributes:
         answer: A value of which JSON can be made (numpy arrays included).

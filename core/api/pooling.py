@@ -38,7 +38,7 @@ MAX_PROMPTS = 2048
 
 @dataclass(frozen=True, slots=True)
 class Pooler:
-    """What a model can do that gives vectors.
+    """Abilities of a model that gives vectors.
 
     Attributes:
         tasks: What it can be asked for, its own first: `embed`, `token_embed`, `classify`, `token_classify`, `score`.
@@ -100,7 +100,7 @@ class ScoreRequest(PoolRequest[float]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataRequest(PoolRequest[bytes]):
-    """What the model's I/O processor answers to data, as JSON.
+    """A request for what the model's I/O processor answers to data, as JSON.
 
     Attributes:
         data: What the client sent.
@@ -113,7 +113,7 @@ class DataRequest(PoolRequest[bytes]):
 
 @dataclass(frozen=True, slots=True)
 class Pooled(Generic[T]):
-    """What came of a request.
+    """Result of a request.
 
     Attributes:
         id: Its name: the prefix that it was asked with, and what makes it unique.
@@ -127,7 +127,7 @@ class Pooled(Generic[T]):
 
 
 Pools = Sequence["PoolingRequestOutput[PoolingOutput]"]
-"""What the model gave for prompts that an I/O processor has made."""
+"""Outputs of the model for prompts that an I/O processor has made."""
 
 
 class PoolingFront(TaskFront, ABC):

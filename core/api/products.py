@@ -56,7 +56,7 @@ class Product:
 
     @property
     def layout(self) -> str:
-        """What tells apart the contents that `pack` and `finish` may give the parameters, for equal parts: the format,
+        """Key of the contents that `pack` and `finish` may give the parameters, for equal parts: the format,
         its version, whatever of the machine or the options it depends on. Where it is not empty, parameters may be
         kept in a weight store, and given to another product of this class, place and layout. `finish` then keeps their
         names, dtypes and numbers of dimensions, and makes none larger.

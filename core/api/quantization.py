@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class QuantRequest:
-    """What a checkpoint needs of its quantization method.
+    """Requirements of a checkpoint on its quantization method.
 
     Attributes:
         method: The method that stored the weights; `none` for plain ones.
@@ -98,7 +98,7 @@ class LayerSite:
 
 @dataclass(frozen=True, slots=True)
 class QuantContext:
-    """What a format is made with.
+    """Context that a quantization format is constructed with.
 
     Attributes:
         device, dtype: Where and in what the layers compute.

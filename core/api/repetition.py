@@ -1,4 +1,4 @@
-"""What counts as an output that repeats itself."""
+"""Detection of an output that repeats itself."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ MAX_USER = 256
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who sent a request. Hooks, scheduling policies and stat sinks see it; it is part of no log line and no metric.
+    """Caller of a request. Hooks, scheduling policies and stat sinks see it; it is part of no log line and no metric.
 
     Attributes:
         user: The end user by the client's own name: `safety_identifier` or `user` of OpenAI's APIs, `metadata.user_id`

@@ -33,7 +33,7 @@ MAX_PARTS = 64
 """Fields and files of a form, where a plugin says nothing of them."""
 
 RouteScope = Literal["generate", "admin", "public"]
-"""Who may ask a route: whoever has the API's key, whoever has the operator's, or everybody."""
+"""Access to a route: with the API's key, with the operator's, or for everybody."""
 
 
 class RouteRequest(Protocol):

@@ -32,7 +32,7 @@ def _nothing(arrays: list[np.ndarray]) -> None:
 
 
 class Enqueued(NamedTuple):
-    """What a step still needs of the device.
+    """Work of a step that the device has still to do.
 
     Attributes:
         tensors: To be fetched.
@@ -44,7 +44,7 @@ class Enqueued(NamedTuple):
 
 
 class ModelHeads(Protocol):
-    """What a model does with hidden states. Which of it a model has, its shape says; answers are checked."""
+    """Heads of a model over its hidden states. Its shape says which it has; answers are checked."""
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Project `(rows, hidden)` to `(rows, vocab)`. Raises `PluginError`."""
@@ -57,7 +57,7 @@ class ModelHeads(Protocol):
 
 @dataclass(frozen=True)
 class RunnerSetup:
-    """What a worker half makes its runner of. Inputs and hidden states are good until the next step.
+    """Context that a worker half makes its runner of. Inputs and hidden states are good until the next step.
 
     Attributes:
         data: That of the choice.

@@ -149,4 +149,4 @@ def fields_of(op: str) -> tuple[SamplingField, ...]:
 
 
 FROM_MODEL = tuple(one.name for one in _TABLE if one.from_model)
-"""What the `generation_config.json` of a model may say for requests that do not."""
+"""Parameters that the `generation_config.json` of a model may set for requests that do not."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class RequestView(Protocol):
-    """What a policy may read of a request.
+    """View of a request for scheduling policies.
 
     Attributes:
         priority: Smaller runs earlier.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class ServerDelta(Protocol):
-    """What one event of a streamed answer brings.
+    """Content of one event of a streamed answer.
 
     Attributes:
         text, reasoning: New text of the answer, and of what the model thinks before it.

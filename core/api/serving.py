@@ -224,7 +224,7 @@ class Prompt(Protocol):
 
 @dataclass(slots=True)  # one for every token of every stream: a frozen one takes three times as long to make
 class Delta:
-    """What one step brought of one sequence.
+    """Output of one step for one sequence.
 
     Attributes:
         index: Which of the answer's sequences: sequence `s` of prompt `p` is `p * n + s`.

@@ -1,4 +1,4 @@
-"""What the engine knows of a checkpoint's model before any weight is read. Torch-free."""
+"""Shapes: facts about a checkpoint's model that are known before any weight is read. Torch-free."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class PoolingDense(BaseModel):
 
 
 class PoolingShape(BaseModel):
-    """What a model that gives vectors instead of tokens does. Torch-free.
+    """Shape of a model that gives vectors instead of tokens. Torch-free.
 
     Attributes:
         task: `embed`: vectors to compare; `classify`: one number per label.

@@ -1,4 +1,4 @@
-"""What a model source may have besides `resolve`: a way to the network, and models that it keeps on this machine.
+"""Optional parts of model sources: access to the network, and models that are kept on this machine.
 
 Every protocol here is optional; a source that has none of them only finds what is there.
 """

@@ -1,4 +1,4 @@
-"""What crosses between engine and worker: one plan and one result per step.
+"""Messages between engine and worker: one plan and one result per step.
 
 A plan is a *diff*: prompts travel once, block tables grow by what is new, and nothing is proportional to the tokens
 already computed. All arrays are numpy, so a plan is encoded without a copy when a worker lives elsewhere.
@@ -132,7 +132,7 @@ class TopLogprobs:
 
 @dataclass(slots=True)
 class StepResult:
-    """What a step gave.
+    """Result of a step.
 
     Attributes:
         number: The plan's number.
@@ -161,7 +161,7 @@ class StepResult:
 
 @dataclass(slots=True)
 class WorkerInfo:
-    """What a worker reports once it is ready.
+    """Report of a worker that is ready.
 
     Attributes:
         num_blocks: KV blocks it allocated, which all cache groups share.

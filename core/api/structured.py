@@ -35,7 +35,7 @@ MAX_NESTING = 200
 
 @dataclass(frozen=True, slots=True)
 class StructuredContext:
-    """What a backend is made with.
+    """Context that a structured-output backend is constructed with.
 
     Attributes:
         vocab_size: Bits of a mask.

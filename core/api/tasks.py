@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TaskFacts:
-    """What is known before anything is loaded: what `TaskSpec.choose` goes by.
+    """Facts that are known before anything is loaded, for `TaskSpec.choose`.
 
     Attributes:
         checkpoint: The checkpoint's configuration and what its makers' files say.
@@ -61,7 +61,7 @@ class TaskChoice:
 
 @dataclass(frozen=True, slots=True)
 class TaskSetup:
-    """What an engine half is made with.
+    """Context that the engine half of a task is constructed with.
 
     Attributes:
         data: That of the choice.

@@ -12,7 +12,7 @@ import msgspec
 from core.api.errors import RequestError
 
 ContentFormat = Literal["string", "openai"]
-"""What a template is given as the content of a message: a text, or a list of `{"type": "text", "text": ...}`."""
+"""Content of a message as a template sees it: a text, or a list of `{"type": "text", "text": ...}`."""
 
 RENDER_SECONDS = 5.0
 """Processor time that one rendering may take, where nobody sets less."""
@@ -29,7 +29,7 @@ class RenderTimeoutError(RequestError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TemplateContext:
-    """What a template is compiled for.
+    """Tokenizer facts that a template is compiled for.
 
     Attributes:
         tokens: The tokenizer's named special tokens (`bos_token`, ...), which the template may write.
@@ -73,7 +73,7 @@ class ChatTemplate(Protocol):
 
     @property
     def content_format(self) -> ContentFormat:
-        """What the template is given as contents."""
+        """Form of message contents that the template expects."""
         ...
 
     @property

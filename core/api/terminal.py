@@ -1,4 +1,4 @@
-"""What commands print, the same on every terminal, in a pipe and in a log. Provisional."""
+"""Output of commands, the same on every terminal, in a pipe and in a log. Provisional."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class CountedProgress(Protocol):
 
 
 class Terminal(Protocol):
-    """What commands print: the same on every terminal, in a pipe and in a log."""
+    """Output of commands: the same on every terminal, in a pipe and in a log."""
 
     def table(
         self,

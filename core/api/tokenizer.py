@@ -82,7 +82,7 @@ class FittedText(Protocol):
 
 
 class TokenizerExtras:
-    """What a tokenizer can tell beyond `Tokenizer`: one that can derives from this class, and overrides what it knows.
+    """Optional abilities of a tokenizer beyond `Tokenizer`: it derives from this class, and overrides what it knows.
 
     Of a tokenizer that does not derive from it, what stands here holds.
 

@@ -26,7 +26,7 @@ class RemoteTool:
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What a tool gave.
+    """Result of a tool call.
 
     Attributes:
         text: What the model reads; JSON where the tool gave data instead of text.

@@ -28,7 +28,7 @@ class Verdict(BaseModel):
 
 
 class ProbeResult(BaseModel):
-    """What a platform found on this machine. Made by a torch-free function in milliseconds.
+    """Result of probing this machine for a platform. Made by a torch-free function in milliseconds.
 
     Attributes:
         available: Whether a device of this platform can be used here.

@@ -146,7 +146,7 @@ class CheckpointReader(Protocol):
 
 
 class WeightManifest(BaseModel):
-    """What an update will bring.
+    """Manifest of a weight update.
 
     Attributes:
         version: Name of the new weights, as clients and hooks see it.

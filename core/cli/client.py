@@ -19,7 +19,7 @@ _LONGEST_ERROR = 500
 
 @dataclass(frozen=True, slots=True)
 class StreamedDelta:
-    """What one event brings.
+    """Content of one event of a stream.
 
     Attributes:
         text, reasoning: New text of the answer, and of what the model thinks before it.
@@ -151,7 +151,7 @@ SOCKET = "unix:"
 """Begins the address of a server on a Unix socket; its path follows."""
 
 SOCKET_HOST = "http://localhost"
-"""What requests over a socket name as their host."""
+"""Host name in requests over a Unix socket."""
 
 
 def connect(url: str, *, api_key: str | None, model: str | None, verify: ssl.SSLContext | bool) -> Client:

@@ -22,7 +22,7 @@ COMMON = (
     *("select.platform", "select.attention_backend", "select.tool_parser", "server.host", "server.port"),
     "server.api_key",
 )
-"""What the short page shows."""
+"""Options that the short page of help shows."""
 
 PLUGINS = "plugins"
 """Section of the options that plugins declare."""

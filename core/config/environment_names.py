@@ -15,4 +15,4 @@ SETTINGS: Mapping[str, str] = types.MappingProxyType(
 )
 
 OF_PLUGINS = "CORE_PLUGIN_"
-"""What variables begin with that plugins read themselves."""
+"""Prefixes of variables that plugins read themselves."""

@@ -98,7 +98,7 @@ class OptionField:
 
     @property
     def placeholder(self) -> str:
-        """What stands for a value in help; empty for a switch."""
+        """Placeholder of the value in help; empty for a switch."""
         if self.choices:
             return "{" + ",".join(self.choices) + "}"
         if self.chooses or self.kind == "list":
@@ -114,7 +114,7 @@ class OptionField:
 
     @property
     def allowed(self) -> str:
-        """What values are allowed, as a phrase for error messages."""
+        """Allowed values, as a phrase for error messages."""
         if self.chooses:
             return "a plugin's name, or several: the first that can serve" if self.kind == "str" else "plugins' names"
         nouns = {

@@ -203,7 +203,7 @@ class Options(OptionsSection):
 
 
 class EngineConfig(OptionsSection):
-    """What the engine process starts from: options, checkpoint facts and the plugin plan, all decided by the parent.
+    """Configuration of the engine process: options, checkpoint facts and the plugin plan, all decided by the parent.
 
     Attributes:
         dtype, kv_dtype: Concrete dtypes.

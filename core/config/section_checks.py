@@ -1,4 +1,4 @@
-"""What keeps a section of options from being used: names that are taken, and options that cannot be."""
+"""Checks of a plugin's section of options: names that are taken, and options that cannot be."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Sections:
-    """What is declared here.
+    """The sections of options that installed plugins declare.
 
     Attributes:
         usable: The sections that can be used, by name.

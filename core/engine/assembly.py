@@ -32,7 +32,7 @@ SECTIONS = ("scheduler",)
 
 @dataclass(frozen=True)
 class Setup:
-    """What participants are made of.
+    """Context that participants of the engine are constructed with.
 
     Attributes:
         task: The engine's.

@@ -1,4 +1,4 @@
-"""What a KV block holds besides what its tokens say: everything else that decides keys and values, in one place.
+"""Content of a KV block besides its tokens: everything else that decides keys and values, in one place.
 
 A store that outlives the engine, or that engines share, finds blocks by their hash alone. So whatever changes keys or
 values, or how a block is laid out, is a field of `BlockContent`.
@@ -35,7 +35,7 @@ KEY_BYTES = 16
 
 @dataclass(frozen=True, slots=True)
 class BlockContent:
-    """What decides keys and values, and how they lie in a block, for every request of an engine.
+    """Everything that decides keys and values, and their layout in a block, for every request of an engine.
 
     Attributes:
         core: Version of core and digest of its code.

@@ -45,7 +45,7 @@ class LatencyTarget:
 
 
 class Allowance:
-    """What prompts may still take of one step.
+    """Budget that one step has left for prompts.
 
     Args:
         work: What runs in it already.

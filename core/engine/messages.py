@@ -136,7 +136,7 @@ class Stats(msgspec.Struct, kw_only=True):
 
 
 class Outputs(msgspec.Struct, tag="outputs", kw_only=True):
-    """What one settled step produced, as arrays: request `handles[i]` got token `tokens[i]`.
+    """Outputs of one settled step, as arrays: request `handles[i]` got token `tokens[i]`.
 
     Attributes:
         handles: int64, little endian.

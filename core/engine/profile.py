@@ -29,7 +29,7 @@ PHASES: Mapping[str, str] = {
     "settle": "engine: account for the result",
     "detokenize": "front end: tokens to text, stop texts",
 }
-"""What is measured, in the order in which a step goes through it. The engine's own phases overlap the worker's."""
+"""Phases that are measured, in the order in which a step goes through them. The engine's overlap the worker's."""
 
 INNER = frozenset({"build inputs", "forward", "sample"})
 """Parts of another phase."""

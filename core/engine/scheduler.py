@@ -242,7 +242,7 @@ class Scheduler:
 
     @property
     def latency(self) -> LatencyTarget | None:
-        """What keeps steps with decoding rows short, if anybody waits for their end."""
+        """Latency target that keeps steps with decoding rows short, if anybody waits for their end."""
         return self._latency if self.spread else None
 
     # -- one step ------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What steps cost: seconds by the parts of a step, fitted to the steps that were measured.
+"""Cost model of steps: seconds by the parts of a step, fitted to the steps that were measured.
 
 A step takes a fixed time, a time for each decoding row, prompt token, pair of tokens that attend to each other, and
 position that is scored. How long each of these takes is estimated by a Kalman filter on relative errors, so that costs

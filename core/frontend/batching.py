@@ -32,7 +32,7 @@ class BatchEncoder(Protocol):
 
 @dataclass(slots=True)
 class _Job:
-    """What one caller waits for."""
+    """A caller's texts that wait for their token ids."""
 
     texts: Sequence[str]
     special: bool

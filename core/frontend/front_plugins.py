@@ -1,4 +1,4 @@
-"""What plugins do in the front end: check and change requests, and receive figures."""
+"""Plugins of the front end: they check and change requests, and receive figures."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ class LLM(PoolingCalls, BeamCalls):
 
     @property
     def config(self) -> EngineConfig:
-        """What the engine was started from."""
+        """Configuration of the engine."""
         return self.model.config
 
     @property

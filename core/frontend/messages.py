@@ -10,7 +10,7 @@ import orjson
 from core.api.errors import RequestError
 
 REASONING_NAMES = ("reasoning", "reasoning_content")
-"""What the thinking in a message is called, first by today's clients, then by older ones."""
+"""Names of the thinking in a message, first today's clients', then those of older ones."""
 
 ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
 _SILENT = frozenset({"assistant", "tool", "function"})

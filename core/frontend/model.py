@@ -32,14 +32,14 @@ from core.frontend.templating import Template, no_engine
 from core.selection.no_tokenizer import tokenizer_of
 
 _NO_PARAMS = SamplingParams(max_tokens=1)
-"""What a plugin is shown of a request that samples nothing."""
+"""Sampling parameters that plugins are shown of a request that samples nothing."""
 
 MAX_REQUEST_TEMPLATE = 2**16
 """Characters of a template that a request may bring: to compile one takes its time."""
 
 
 class Resolved(Protocol):
-    """What is needed of `core.selection.resolver.Resolution`."""
+    """The part of `core.selection.resolver.Resolution` that is used here."""
 
     config: EngineConfig
     reader: CheckpointReader
@@ -92,7 +92,7 @@ class FrontModel:
 
     @property
     def pooling(self) -> PoolingFront | None:
-        """What makes vectors of prompts; None if the engine has another task."""
+        """Front half of the task that makes vectors of prompts; None if the engine has another task."""
         return self.front if isinstance(self.front, PoolingFront) else None
 
     def pooler(self) -> PoolingFront:

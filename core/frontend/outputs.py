@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Processed:
-    """What one message of outputs brought.
+    """Content of one message of outputs.
 
     Attributes:
         changed: Requests with something to take, in the order they were touched.

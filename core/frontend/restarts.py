@@ -1,4 +1,4 @@
-"""What becomes of requests when their engine dies: they go on in the next one, unless they may be the cause."""
+"""Requests whose engine died: they go on in the next one, unless they may be the cause."""
 
 from __future__ import annotations
 

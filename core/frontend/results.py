@@ -1,4 +1,4 @@
-"""What a generation gives back, with the names that users of other engines know."""
+"""Results of a generation, with the names that users of other engines know."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of a model that is served, and of its engine."""
+"""Facts about a served model, and about its engine."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class ServedFacts:
 
     @property
     def config(self) -> EngineConfig:
-        """What the engine was started from."""
+        """Configuration of the engine."""
         return self.model.config
 
     @property
@@ -97,7 +97,7 @@ class ServedFacts:
 
     @property
     def pooling(self) -> PoolingFront | None:
-        """What makes vectors of prompts; None if the engine has another task."""
+        """Front half of the task that makes vectors of prompts; None if the engine has another task."""
         return self.model.pooling
 
     @property

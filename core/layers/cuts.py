@@ -99,7 +99,7 @@ class Joined(NamedTuple):
 
 
 class Cuts(NamedTuple):
-    """What a layer takes of its stored tensors: outputs of each part, in order, and inputs, the same for all parts."""
+    """Cuts of a layer through its stored tensors: outputs of each part, in order, and inputs, the same for all."""
 
     outputs: tuple[Cut, ...]
     inputs: Cut

@@ -1,4 +1,4 @@
-"""What layers are called with, and what plugins return, is compared with what the layers were built for.
+"""Checks of layers: arguments, and answers of plugins, are compared with what the layers were built for.
 
 The comparison comes before a plugin's code: a native kernel trusts the sizes that it is told. It compares a few known
 numbers; what is wrong is worked out only once something is.
@@ -29,7 +29,7 @@ _REPORT = "Report it to the plugin's author."
 
 
 class Owners(NamedTuple):
-    """Whose code takes part in a forward pass: kind, name, distribution and version of each, for errors."""
+    """Owners of the code that takes part in a forward pass: kind, name, distribution and version, for errors."""
 
     model: str = "the model"
     attention: str = "the attention backend"
@@ -103,7 +103,7 @@ class Place(NamedTuple):
 
 
 class LayerContext(NamedTuple):
-    """What all layers of a model have in common.
+    """Context that all layers of a model share.
 
     Attributes:
         device, dtype: Where and in what they compute.

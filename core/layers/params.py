@@ -63,7 +63,7 @@ class Group(Protocol):
 
     @property
     def final_bytes(self) -> int:
-        """What the parameters take at least once they are filled."""
+        """Least bytes of the parameters once they are filled."""
         ...
 
     def targets(self) -> Mapping[str, Target]:

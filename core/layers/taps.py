@@ -1,4 +1,4 @@
-"""What layers leave in a forward pass, in memory that stays: programs and graphs write it, participants read it."""
+"""Tapped values of a forward pass, in memory that stays: programs and graphs write it, participants read it."""
 
 from __future__ import annotations
 

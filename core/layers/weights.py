@@ -61,7 +61,7 @@ class WeightGroup:
 
     @property
     def identity(self) -> str:
-        """What tells the group's final parameters apart from others made of the same checkpoint tensors; empty where
+        """Key of the group's final parameters among others made of the same checkpoint tensors; empty where
         the product names no layout.
         """
         product, layout = self.product, self.product.layout
@@ -93,7 +93,7 @@ class WeightGroup:
 
     @property
     def final_bytes(self) -> int:
-        """What the parameters take."""
+        """Bytes of the parameters."""
         return sum(math.prod(shape) * dtype.itemsize for shape, dtype in self.sizes.values())
 
     def targets(self) -> dict[str, Target]:

@@ -1,4 +1,4 @@
-"""What `core plugins install` may be asked for: requirements, folders, and bundles of core's own plugins."""
+"""Arguments of `core plugins install`: requirements, folders, and bundles of core's own plugins."""
 
 from __future__ import annotations
 

@@ -26,11 +26,11 @@ OF_SCOPE = ("plugins", "disable_plugin", "plugin_file", "plugins_lock", "strict"
 """Options that say which plugins there are."""
 
 OWN = "core."
-"""What groups of core's begin with."""
+"""Prefix of core's groups."""
 
 
 class Defined(NamedTuple):
-    """What is defined here.
+    """The kinds that installed plugins define.
 
     Attributes:
         kinds: The kinds that can be used, by group.

@@ -24,7 +24,7 @@ WINDOW = 600.0
 
 
 class Faults:
-    """What went wrong in one plugin's object.
+    """A fault in one plugin's object.
 
     Args:
         planned: Whose object it is.

@@ -42,7 +42,7 @@ class LockedPlugin(BaseModel):
 
 
 class Lock(BaseModel):
-    """What a lock file holds.
+    """Content of a lock file.
 
     Attributes:
         core: Version of core.

@@ -1,4 +1,4 @@
-"""What the metadata of distributions say of plugins. No plugin code runs."""
+"""Plugins in the metadata of distributions. No plugin code runs."""
 
 from __future__ import annotations
 

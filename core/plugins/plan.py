@@ -34,7 +34,7 @@ class PlannedPlugin(BaseModel):
 
     @property
     def owner(self) -> str:
-        """Who it is, for errors and logs: its name, distribution and version."""
+        """Its owner, for errors and logs: name, distribution and version."""
         return f"'{self.name}' ({self.dist} {self.version})"
 
 

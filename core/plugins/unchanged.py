@@ -1,4 +1,4 @@
-"""What metadata of distributions says, read again only when it has changed: a start of an engine asks several times."""
+"""Cache of distributions' metadata, read again only when a file has changed: a start asks several times."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Stamp = tuple[int, int, int]
 
 
 class Unchanged(Generic[T]):
-    """What was read of distributions, kept for as long as their files are the same.
+    """Values read of distributions, kept for as long as their files are the same.
 
     Args:
         read: Reads one; what it raises is raised, and not kept.

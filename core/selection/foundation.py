@@ -1,4 +1,4 @@
-"""What a resolution settles first, and what follows from it."""
+"""Foundation of a resolution, which is settled first, and the values derived from it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from core.selection.tasks import ChosenTask
 
 @dataclass(slots=True)
 class Foundation:
-    """What is settled first, and what everything else follows from.
+    """Foundation of a resolution: it is settled first, and everything else follows from it.
 
     Attributes:
         index: Which of the platform's devices; `probe` is what was found of it.
@@ -55,7 +55,7 @@ class KernelPlace:
 
 @dataclass(slots=True)
 class Derived:
-    """What follows from the foundation and the options; computed again when plugins change options."""
+    """Values derived from the foundation and the options; computed again when plugins change options."""
 
     drivers: list[Candidate]
     dtype: str

@@ -1,4 +1,4 @@
-"""What a checkpoint says about the KV cache."""
+"""Facts of a checkpoint about the KV cache."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ _AUTO = "auto"
 
 @dataclass(frozen=True, slots=True)
 class FormatFacts:
-    """What a checkpoint says about the format of its messages.
+    """Facts of a checkpoint about the format of its messages.
 
     Attributes:
         response_template: As its tokenizer has it; None if that has none.

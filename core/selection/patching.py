@@ -32,7 +32,7 @@ SETTLED = frozenset(
         "runtime.plugin_options",
     }
 )
-"""What was decided before plugins are asked, because their answers depend on it."""
+"""Decisions made before plugins are asked, because their answers depend on them."""
 
 
 @dataclass(frozen=True, slots=True)

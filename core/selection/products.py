@@ -30,7 +30,7 @@ KINDS: Mapping[str, str] = {
 
 
 class ProductChoice(NamedTuple):
-    """What may multiply in an operation.
+    """Products that may multiply in an operation.
 
     Attributes:
         kernels: Products, best first; how far each takes the form at hand is open.

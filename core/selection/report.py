@@ -93,7 +93,7 @@ class SelectionReport:
 
     @property
     def title(self) -> str:
-        """What was chosen, and for what."""
+        """Subject of the selection: the kind, and what it is for."""
         return f"{kind_of(self.group).label}{f' ({self.subject})' if self.subject else ''}"
 
     def cells(self) -> list[tuple[str, str, str, str, str]]:

@@ -79,7 +79,7 @@ Prepare = Callable[[Mapping[str, str]], None]
 
 @dataclass(slots=True)
 class Resolution:
-    """What was decided and why.
+    """Result of a resolution: the configuration and the reasons for it.
 
     Attributes:
         config: What the engine starts from.

@@ -24,7 +24,7 @@ from core.suggest import FEW, shortened
 Check = Callable[[Candidate], Verdict]
 
 NONE = "none"
-"""What a user writes to have no plugin of a kind."""
+"""Value of an option that means no plugin of a kind."""
 
 
 def anything(_: Candidate) -> Verdict:

@@ -17,7 +17,7 @@ from core.selection.checkpoints import opened
 from core.selection.select import Selector
 
 PACKED = ":packed"
-"""What stands behind a model's name where its packed weights are meant."""
+"""Suffix of a model's name where its packed weights are meant."""
 
 _TOKENS: dict[str, bool] = {"true": True, "false": False}
 

@@ -1,4 +1,4 @@
-"""What plugins see of a resolution before they propose changes to it, or judge it."""
+"""Views of a resolution for plugins that propose changes to it, or judge it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a configuration says of a model's size, held against the tensors that the files have. Torch-free."""
+"""Size of a model by its configuration, compared with the tensors in its files. Torch-free."""
 
 from __future__ import annotations
 

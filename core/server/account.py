@@ -1,4 +1,4 @@
-"""What is noted of one HTTP request on its way through the server: its tokens, and why it was refused.
+"""Account of one HTTP request on its way through the server: its tokens, and the reason of a refusal.
 
 The account belongs to the context of the request's task, so that whatever works for the request, in tasks of its own
 too, can add to it. The gate reads it once, when the answer has ended.

@@ -1,4 +1,4 @@
-"""What stands between the server and the outside, as it is checked before anything starts."""
+"""The edge of the server (keys, origins, certificates), checked before anything starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the server asks of a generation front end. `core.frontend.AsyncLLM` is one; tests use a scripted one."""
+"""Interface of the generation front end that a server needs. `AsyncLLM` is one; tests use a scripted one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a route asks of the engine's task: checked, admitted, run, counted."""
+"""Work of a route for the engine's task: checked, admitted, run, counted."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ async def run_work(
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """What runs.
+    """Work of one request that runs.
 
     Attributes:
         prompts: What it tokenizes.

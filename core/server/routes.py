@@ -1,4 +1,4 @@
-"""What a route is."""
+"""Facts about routes."""
 
 from __future__ import annotations
 

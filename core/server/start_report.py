@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 Row = tuple[str, str, str]
-"""What was decided, the decision, and by whom: `set` (the user), `auto`, or the plugin that changed it."""
+"""A decision: its subject, its value, and its origin: `set` (the user), `auto`, or the plugin that changed it."""
 
 _ELSEWHERE = (PLATFORM, SOURCE, LOADER, MODEL, QUANTIZATION, KERNEL)
 """Kinds that the rows of the model name, and kernels, which layers choose when they are built."""

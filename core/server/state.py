@@ -1,4 +1,4 @@
-"""What the routes of one server share."""
+"""State that the routes of one server share."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class Lifecycle:
 
 @dataclass(slots=True)
 class ServerState:
-    """What the routes of one server share.
+    """State that the routes of one server share.
 
     Attributes:
         parser: Reads tool calls and reasoning in chat output, if one was chosen.

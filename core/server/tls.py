@@ -21,7 +21,7 @@ Signature = tuple[tuple[int, int, int] | None, ...]
 
 
 class Certificates:
-    """What a listening socket encrypts with.
+    """TLS context of a listening socket.
 
     Args:
         options: Names the files.

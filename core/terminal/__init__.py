@@ -1,1 +1,1 @@
-"""What the command line shows: tables, the start-up report, answers, progress."""
+"""Tables and progress, as the command line shows them."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from core.api.steps import StepPlan
 
 EXHAUSTED = (MemoryError, torch.OutOfMemoryError)
-"""What is raised where memory does not suffice."""
+"""Exceptions that mean that memory does not suffice."""
 
 
 def exhausted(platform: Platform, plan: StepPlan, error: BaseException) -> EngineError:

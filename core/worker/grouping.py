@@ -44,7 +44,7 @@ class CacheGroups:
 
     @property
     def specs(self) -> tuple[KVSpec, ...]:
-        """What the layers of each group keep."""
+        """KV layout of the layers of each group."""
         return tuple(group.spec for group in self.groups)
 
     def describe(self) -> str:

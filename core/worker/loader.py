@@ -126,12 +126,12 @@ class LoadedModel:
 
     @property
     def groups(self) -> Sequence[Group]:
-        """Whose parameters are filled."""
+        """Groups of parameters that are filled."""
         return self._filler.groups
 
     @property
     def mapped_bytes(self) -> int:
-        """What the system counts as free although weights lie there: they show a file."""
+        """Bytes that the system counts as free although weights lie there, as they map a file."""
         return 0 if self._kept is None else self._kept.num_bytes
 
     def keep(self) -> None:

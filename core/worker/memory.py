@@ -18,7 +18,7 @@ NULL_BLOCKS = 1
 
 @dataclass(frozen=True, slots=True)
 class KVDemand:
-    """What the cache must hold.
+    """Requirements on the KV cache.
 
     Attributes:
         bytes_per_block: Bytes of one block over the layers of a cache group; 0 if no layer keeps anything.

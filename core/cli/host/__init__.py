@@ -1,4 +1,4 @@
-"""What core lends to commands (`core.api.cli`). What a part needs is imported when a command uses it."""
+"""Host services of commands (`core.api.cli`). Imports are made when a command uses a part."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Host:
-    """What a command is lent; a `CommandHost`."""
+    """Host services of a command; a `CommandHost`."""
 
     @cached_property
     def options(self) -> Flags:
@@ -30,7 +30,7 @@ class Host:
 
     @cached_property
     def terminal(self) -> Screen:
-        """What commands print."""
+        """Output of commands."""
         from core.cli.host.terminal import Screen
 
         return Screen()
@@ -65,14 +65,14 @@ class Host:
 
     @cached_property
     def plugins(self) -> AllPlugins:
-        """What is installed, and what a start would make of it."""
+        """The installed plugins, and the choices of a start."""
         from core.cli.host.plugins import AllPlugins
 
         return AllPlugins()
 
     @property
     def step_phases(self) -> list[StepPhase]:
-        """What an engine can time of its steps."""
+        """Phases of a step that an engine can time."""
         from core.cli.host.engine import step_phases
 
         return step_phases()

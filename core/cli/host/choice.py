@@ -1,4 +1,4 @@
-"""What a start would choose, as commands of plugins meet it."""
+"""Choices of a start, for commands of plugins."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from core.selection.resolver import Resolution, Resolver
 
 @dataclass(frozen=True)
 class Choice:
-    """What a start would choose; `StartChoice`.
+    """Choices of a start; `StartChoice`.
 
     Attributes:
         reference: The model that was asked for; empty: the default model.
@@ -33,7 +33,7 @@ class Choice:
 
     @property
     def plugins(self) -> tuple[InstalledPlugin, ...]:
-        """What takes part, in order."""
+        """The plugins that take part, in order."""
         if self.resolution is None:
             return ()
         plan = self.resolution.config.plan
@@ -54,7 +54,7 @@ class Choice:
 
     @property
     def dtype(self) -> str:
-        """What it is computed in."""
+        """Compute dtype."""
         return self.resolution.config.dtype if self.resolution else ""
 
     @property
@@ -64,7 +64,7 @@ class Choice:
 
     @property
     def changes(self) -> tuple[str, ...]:
-        """What hook modules changed of the options."""
+        """Changes of the options by hook modules."""
         return tuple(map(str, self.resolution.patches)) if self.resolution else ()
 
     def lock(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What is known of a model's files before anything is loaded."""
+"""Facts about a model's files that are known before anything is loaded."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class LocalModel:
 
     @property
     def model(self) -> StoredModel:
-        """What its source says of it."""
+        """Description by its source."""
         return self.kept.model
 
     @property

@@ -1,4 +1,4 @@
-"""What is installed, as commands of plugins meet it."""
+"""The installed plugins, for commands of plugins."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Scope:
 
 
 class AllPlugins:
-    """What is installed here; `InstalledPlugins`."""
+    """The installed plugins; `InstalledPlugins`."""
 
     def kinds(self) -> Mapping[str, Kind]:
         """Return every kind by its group."""

@@ -1,4 +1,4 @@
-"""What commands of plugins print."""
+"""Output of commands of plugins."""
 
 from __future__ import annotations
 

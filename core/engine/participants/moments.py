@@ -16,10 +16,10 @@ from core.plugins.drivers import describe
 from core.plugins.faults import Faults
 
 FALLBACKS: Mapping[str, Any] = {"supply": 0, "place": False, "pending": False, "settle": {}, "calls": {}, "stats": {}}
-"""What stands for the answer of a plugin's moment that raised; None for all others."""
+"""Substitute for the answer of a plugin's moment that raised; None for all others."""
 
 Instead = Callable[..., Any]
-"""What answers in place of a moment that failed: called with the `PluginError` and the moment's arguments."""
+"""Fallback of a moment that failed: called with the `PluginError` and the moment's arguments."""
 
 
 def guarded_moment(
@@ -120,4 +120,4 @@ _CHECKED: Mapping[str, Callable[..., Any]] = {
     "settle": _refusals,
     "stats": lambda value, *_: {str(name): _figure(one) for name, one in value.items()},
 }
-"""What a plugin's answer is made, so that a wrong one is a fault here and not an error elsewhere."""
+"""Conversion of a plugin's answer, so that a wrong one is a fault here and not an error elsewhere."""

@@ -26,7 +26,7 @@ MOST_STATS = 64
 
 
 class Stages:
-    """What the scheduler, the settler and the loop call at each moment, in the order of the participants.
+    """Bound moments of the participants, in their order, for the scheduler, the settler and the loop.
 
     Args:
         faults: By name of a participant, what accounts for the exceptions of its plugin. Those of a participant
@@ -159,7 +159,7 @@ class Stages:
 
     @property
     def _instead(self) -> Mapping[str, Instead]:
-        """What follows where a constraining participant fails."""
+        """Handling of a constraining participant that fails."""
         before = dict.fromkeys(("run", "leave", "drafts", "plan", "reset"), self._stop)
         return {**before, "collect": spoil, "settle": end_all}
 

@@ -1,1 +1,1 @@
-"""What an answer says: forms that force it, parsers that read it, and the tool calls and thoughts that come of it."""
+"""Answers: grammars that force them, parsers that read them, the tool calls and thinking in them."""

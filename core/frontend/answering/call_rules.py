@@ -1,4 +1,4 @@
-"""What can be enforced of calls: grammars of answers that call, by the model's own parser or as plain JSON."""
+"""Enforced calls: grammars of answers that call, by the model's own parser or as plain JSON."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from core.frontend.answering.plain_calls import plain_calls
 
 @dataclass(frozen=True, slots=True)
 class CallRules:
-    """What can be enforced of calls.
+    """Rules by which calls can be enforced.
 
     Attributes:
         parser: The tool parser; None: no tool parser says how the model writes calls, which are plain JSON then.

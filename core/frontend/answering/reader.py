@@ -1,4 +1,4 @@
-"""What the model said in one sequence, as parse events; the same for every API."""
+"""Reader of one sequence: its outputs as parse events, the same for every API."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ _TOKENS_PER_CHAR = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BeamRules:
-    """What a request for a beam search says beyond `SamplingParams`, whose `n` is the width (see `BeamSearchParams`).
+    """Fields of a beam search beyond `SamplingParams`, whose `n` is the width (see `BeamSearchParams`).
 
     Raises:
         RequestError: A value is outside its range.

@@ -70,7 +70,7 @@ class BeamSearchParams:
 
 @dataclass(frozen=True, slots=True)
 class Trail:
-    """What was likely at each token of a sequence, the last one first."""
+    """Log-probabilities at each token of a sequence, the last one first."""
 
     before: Trail | None
     position: Position

@@ -19,7 +19,7 @@ from core.frontend.spelling import spelling
 
 
 class Generates(Protocol):
-    """What is needed of `AsyncLLM`."""
+    """The part of `AsyncLLM` that is used here."""
 
     @property
     def tokenizer(self) -> Tokenizer: ...

@@ -1,4 +1,4 @@
-"""What is said of calls that the engine's task is not for."""
+"""Refusals of calls that the engine's task is not for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the entry-point group `core.kinds` is: kinds that plugins define. It is told with them, and no kind itself."""
+"""The entry-point group `core.kinds`: kinds that plugins define. It is listed with them, and no kind itself."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def some(paths: Sequence[str]) -> list[str]:
 
 @dataclass(slots=True)
 class Claims:
-    """Who has claimed which path; `/` is a page that the routes themselves settle."""
+    """Claims of plugins on paths; `/` is a page that the routes themselves settle."""
 
     owners: dict[str, str] = field(default_factory=dict)
 

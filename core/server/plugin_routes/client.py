@@ -87,14 +87,14 @@ class ServedClient:
 
     @property
     def abilities(self) -> frozenset[str]:
-        """What can be asked for."""
+        """Abilities of the served model."""
         if self._abilities is None:
             self._abilities = abilities_of(self._state)
         return self._abilities
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """What is known of the checkpoint."""
+        """Facts about the checkpoint."""
         return facts_of(self._llm)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""What whoever starts a server is told of the routes of its plugins."""
+"""Facts about routes of plugins, for the report of the start."""
 
 from __future__ import annotations
 

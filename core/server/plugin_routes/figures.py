@@ -20,7 +20,7 @@ from core.server.figures import Families, family_of
 logger = logging.getLogger(__name__)
 
 RESERVED = ("core_", "process_")
-"""What names of core's figures begin with."""
+"""Prefixes of core's own figures."""
 
 MOST_SAMPLES = 10_000
 """Values that the figures of one collector have together, a bucket being one."""
@@ -28,11 +28,11 @@ MOST_SAMPLES = 10_000
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _LABEL = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*")
 _ENDS = re.compile(r"_(?:total|created|bucket|count|sum)$")
-"""What the page adds to names: with it, two names may be one."""
+"""Suffixes that the page adds to names: with them, two names may be one."""
 
 
 class PluginFigures:
-    """What one collector of a plugin gives.
+    """Figures of one collector of a plugin.
 
     Args:
         owner: Whose it is.

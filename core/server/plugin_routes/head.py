@@ -1,4 +1,4 @@
-"""What a plugin's endpoint reads of the head of a request, whether a body or a web socket follows it."""
+"""Head of a request for a plugin's endpoint, whether a body or a web socket follows it."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from core.server.errors import INTERNAL, ApiError, ClientGoneError, as_api_error
 logger = logging.getLogger(__name__)
 
 _passed: ContextVar[list[Exception] | None] = ContextVar("core_passed_errors", default=None)
-"""What was raised behind the layers, for the request that is being answered; tasks that a layer starts share it."""
+"""Errors raised behind the layers, for the request that is being answered; tasks that a layer starts share them."""
 
 
 class PluginLayer:

@@ -55,7 +55,7 @@ class PluginSocket(RequestHead[HTTPConnection]):
 
     @property
     def subprotocols(self) -> Sequence[str]:
-        """Those that the client offers."""
+        """Subprotocols that the client offers."""
         return tuple(self._request.scope.get("subprotocols", ()))
 
     # -- for the endpoint ------------------------------------------------------------------------------------------

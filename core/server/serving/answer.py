@@ -153,7 +153,7 @@ async def open_answer(
 
 @dataclass(frozen=True, slots=True)
 class AnswerName:
-    """What an answer is called.
+    """Names of an answer, for clients and in the engine.
 
     Attributes:
         id: Of the request; clients, and operators, know all its generations by it.
@@ -172,7 +172,7 @@ class AnswerName:
 
     @property
     def name(self) -> str:
-        """What the generation is called in the engine, which may still be ending the one before."""
+        """Name of the generation in the engine, which may still be ending the one before."""
         return f"{self.id}-{self.turn}" if self.turn else self.id
 
 

@@ -1,4 +1,4 @@
-"""Who sent the request that is being answered: the key that the gate has seen, and the user that the body names.
+"""Caller of the request that is being answered: the key that the gate has seen, and the user that the body names.
 
 The key belongs to the context of the request's task, so that whatever is asked on its behalf, by routes of plugins and
 by tasks that go on behind it too, has it.

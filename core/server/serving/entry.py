@@ -25,7 +25,7 @@ THREAD_CHARS = 50_000
 _INLINE_SECONDS = 0.02
 
 Settle = Callable[[SamplingParams, int], SamplingParams]
-"""What an API changes of the parameters once it is known how many tokens a conversation leaves room for."""
+"""Change of the parameters by an API, once it is known how many tokens a conversation leaves room for."""
 
 
 def as_asked(params: SamplingParams, room: int) -> SamplingParams:

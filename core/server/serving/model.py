@@ -1,4 +1,4 @@
-"""What route plugins are told of the served model."""
+"""Facts about the served model for route plugins."""
 
 from __future__ import annotations
 

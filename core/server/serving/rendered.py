@@ -1,4 +1,4 @@
-"""What the engine would be sent for a request, as plain data."""
+"""Preview of what the engine would be sent for a request, as plain data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What route plugins ask for, as requests of the front end; errors name the fields of the plugin's API."""
+"""From requests of route plugins to those of the front end; errors name the fields of the plugin's API."""
 
 from __future__ import annotations
 

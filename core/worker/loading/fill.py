@@ -39,12 +39,12 @@ class WeightFiller:
 
     @property
     def groups(self) -> Sequence[Group]:
-        """What is filled, in the order of the layers."""
+        """Parameter groups to be filled, in the order of the layers."""
         return self._groups
 
     @property
     def final_bytes(self) -> int:
-        """What all weights take at least, as far as their layers tell."""
+        """Least bytes of all weights, as far as their layers tell."""
         return sum(group.final_bytes for group in self._groups)
 
     @torch.no_grad()

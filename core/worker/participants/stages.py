@@ -28,7 +28,7 @@ Late = Callable[[], Mapping[str, Any]]
 
 
 class WorkerStages:
-    """What the runner calls at each moment, in the order of the participants.
+    """Bound moments of the worker halves, in the order of the participants.
 
     Args:
         owners: By name of a participant: kind, name, distribution and version of its plugin, for messages.

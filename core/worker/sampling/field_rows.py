@@ -1,4 +1,4 @@
-"""What requests say of the sampling parameters that a logits processor declares, as host arrays indexed by row."""
+"""Sampling parameters that a logits processor declares, as host arrays indexed by row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What changes logits before a token is chosen: one object per kind of change, each owning its rows' parameters."""
+"""Built-in logits processors: one object per kind of change, each owning its rows' parameters."""
 
 from __future__ import annotations
 

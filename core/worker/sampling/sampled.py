@@ -1,4 +1,4 @@
-"""What the sampler chose: on the device, until the step's results are fetched together."""
+"""Results of the sampler, on the device until the step's results are fetched together."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class SampledOnHost:
 
 @dataclass(slots=True)
 class Sampled:
-    """What the sampler chose, on the device.
+    """Results of the sampler, on the device.
 
     Attributes:
         tokens: `(n,)` int64; of rows that failed, any valid token.

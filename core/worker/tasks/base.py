@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunnerParts:
-    """What a runner of core's is made of.
+    """Context that a runner of core's is constructed with.
 
     Attributes:
         loaded: The model with its layers, kernels and owners.
