@@ -1,4 +1,4 @@
-"""Facts about routes."""
+"""A route of core's own, as data."""
 
 from __future__ import annotations
 
