@@ -81,19 +81,19 @@ class StepLimits:
         max_num_batched_tokens: Tokens of a step.
         max_chunk: Most tokens of one request in a step.
         max_model_len: Longest request, prompt and output.
-        advised: The tokens of a step are advice: decoding rows are not counted, and `slack` more complete a prompt.
+        soft_budget: Whether the budget of tokens is soft: decoding rows are not counted, and `slack` more complete a prompt.
     """
 
     max_num_seqs: int
     max_num_batched_tokens: int
     max_chunk: int
     max_model_len: int
-    advised: bool = False
+    soft_budget: bool = False
 
     @property
     def slack(self) -> int:
         """Tokens by which a step may exceed its budget for the end of a prompt."""
-        return self.max_num_batched_tokens // 8 if self.advised else 0
+        return self.max_num_batched_tokens // 8 if self.soft_budget else 0
 
     @property
     def longest_chunk(self) -> int:

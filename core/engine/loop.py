@@ -7,7 +7,7 @@ With overlap depth 0 a step is settled before the next is scheduled; with depth 
 one being settled. It is the same loop: depth only bounds how many steps may be in flight.
 
 What is launched ahead is decided before its time, and whoever arrives in between has to wait for it. Who can do
-something else meanwhile therefore asks for how long the launch may wait (`patience`).
+something else meanwhile therefore asks for how long the launch may wait (`launch_wait`).
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class EngineLoop:
         """Steps that were launched and not settled yet."""
         return len(self._inflight)
 
-    def patience(self) -> float:
+    def launch_wait(self) -> float:
         """Return for how many seconds `advance` can wait without a worker waiting for it; 0 when it is due.
 
         Nothing waits but the last step that may be launched ahead: until the oldest in flight is about to end.

@@ -80,7 +80,7 @@ class CoreRunner:
 
     def _apply_messages(self) -> None:
         """Apply what is queued, and what arrives before the next step is due; when idle, wait for a message."""
-        wait = self._core.loop.patience() if self._core.loop.busy else HEARTBEAT_SECONDS
+        wait = self._core.loop.launch_wait() if self._core.loop.busy else HEARTBEAT_SECONDS
         try:
             while True:
                 message = self._inbox.get(block=wait > 0, timeout=wait)
@@ -88,7 +88,7 @@ class CoreRunner:
                 for answer in self._core.handle(message):
                     self._emit(answer)
                 self._calling = False
-                wait = self._core.loop.patience()
+                wait = self._core.loop.launch_wait()
         except queue.Empty:
             return
 

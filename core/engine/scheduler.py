@@ -68,7 +68,7 @@ class Scheduler:
         first_scheduled: Requests that ran for the first time since the list was last taken.
         refused: Requests that a participant refused since the list was last taken, and why.
         spread: Somebody waits for every token: prompts that come together are spread over a few steps, where the
-            budget is advice, and `latency` is kept to.
+            budget is soft, and `latency` is kept to.
     """
 
     def __init__(
@@ -288,7 +288,7 @@ class Scheduler:
         known, computed = table.known[rows], table.computed[rows]
         need = np.minimum(known - computed, self.limits.max_chunk)
         need[known >= table.limit[rows]] = 0  # its last token is being sampled already
-        if self.limits.advised:
+        if self.limits.soft_budget:
             builder.budget += int(np.count_nonzero(need == 1))
         builder.allowance = self._allowance(computed, need)
         if builder.allowance is not None:
@@ -313,11 +313,11 @@ class Scheduler:
     def _drafts(self, builder: PlanBuilder, rows: np.ndarray, need: np.ndarray) -> np.ndarray:
         """Return how many drafts each row may run behind the `need` tokens that it runs in any case.
 
-        They come on top of a budget that is advice, as decoding rows do. One that is a limit has room for them when
+        They come on top of a soft budget, as decoding rows do. A hard one has room for them when
         every decoding row has its token; prompts that wait keep half of that room.
         """
         drafts = drafts_wanted(self.stages.drafts, self.rows, rows, need, self.limits.max_chunk)
-        if self.limits.advised:
+        if self.limits.soft_budget:
             builder.budget += int(drafts.sum())
             return drafts
         room = max(0, builder.budget - int(np.count_nonzero(need == 1)))
@@ -418,7 +418,7 @@ class Scheduler:
         Nobody overtakes but those behind a request that a participant is not ready for.
         """
         self.waiting.resume()
-        if self.spread and self.limits.advised:
+        if self.spread and self.limits.soft_budget:
             builder.share = self.limits.share(builder.prompts + self.waiting.tokens)
         while builder.budget > 0 and len(self.running) < self.limits.max_num_seqs:
             request = self.waiting.peek()

@@ -26,13 +26,13 @@ class Limits(StepLimits):
     def of(cls, config: EngineConfig) -> Limits:
         """Return what the configuration says."""
         options = config.options.scheduler
-        budget, advised = config.step_tokens, options.max_num_batched_tokens is None
+        budget, soft_budget = config.step_tokens, options.max_num_batched_tokens is None
         return cls(
             max_num_seqs=options.max_num_seqs,
             max_num_batched_tokens=budget,
-            max_chunk=options.max_chunk or (config.max_model_len if advised else budget),
+            max_chunk=options.max_chunk or (config.max_model_len if soft_budget else budget),
             max_model_len=config.max_model_len,
-            advised=advised,
+            soft_budget=soft_budget,
         )
 
     def share(self, prompts: int) -> int:

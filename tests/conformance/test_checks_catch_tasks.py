@@ -87,7 +87,7 @@ CASES = {
     ("choices_follow_from_facts_alone", "has 0 tokens"): {"context": "0"},
     ("choices_follow_from_facts_alone", "cannot be written as JSON"): {"data": "{'classes': {1}}"},
     ("choices_follow_from_facts_alone", "tuples become lists"): {"data": "{'classes': (1,)}"},
-    ("limits_let_its_requests_run", "fits into none of 16"): {"limits": "advised=False"},
+    ("limits_let_its_requests_run", "fits into none of 16"): {"limits": "soft_budget=False"},
     ("limits_let_its_requests_run", "changes how many"): {"limits": "max_num_seqs=1"},
     ("parts_travel", "cannot be read from bytes"): {"part": "list[int] | set[int]"},
     ("its_front_half_says_what_requests_get", "cannot be made: KeyError"): {"front": "setup.data['sizes']"},

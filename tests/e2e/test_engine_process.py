@@ -287,7 +287,7 @@ class _Stuck:
 
     def __init__(self, working):
         self.stopping, self.entered, self.go_on = False, threading.Event(), threading.Event()
-        self.loop = SimpleNamespace(busy=True, working=working, inflight=1, patience=lambda: 0.0)
+        self.loop = SimpleNamespace(busy=True, working=working, inflight=1, launch_wait=lambda: 0.0)
         self.scheduler = SimpleNamespace(spread=False, has_work=True)
         self.well = True
 

@@ -175,7 +175,7 @@ class Harness:
     participants: tuple = ()
     participant_faults: dict = field(default_factory=dict)
     constraining: frozenset = frozenset()
-    advised: bool = False
+    soft_budget: bool = False
     spread: bool = False
     shelved: bool = False
     lenient: bool = False  # the connector is never switched off
@@ -209,7 +209,7 @@ class Harness:
         shares = self.prefix and self.snapshots != 0
         self.cache = PrefixCache(self.pool, self.hasher, enabled=shares, managers=managers, snapshots=states)
         self.scheduler = Scheduler(
-            Limits(self.max_seqs, self.budget, self.max_chunk, self.max_len, self.advised),
+            Limits(self.max_seqs, self.budget, self.max_chunk, self.max_len, self.soft_budget),
             self.rows,
             self.cache,
             self.policy,

@@ -156,16 +156,16 @@ def test_what_follows_a_refused_token_is_not_given(harness, depth):
 
 
 @pytest.mark.covers("SPEC-05")
-@pytest.mark.parametrize("advised", [False, True])
-def test_drafts_fit_into_the_budget_and_leave_prompts_their_half(harness, advised):
-    engine = harness(depth=0, drafts=4, agreement=1.0, budget=12, advised=advised, max_len=400, blocks=400)
+@pytest.mark.parametrize("soft_budget", [False, True])
+def test_drafts_fit_into_the_budget_and_leave_prompts_their_half(harness, soft_budget):
+    engine = harness(depth=0, drafts=4, agreement=1.0, budget=12, soft_budget=soft_budget, max_len=400, blocks=400)
     always_four(engine)
     for handle in range(4):
         engine.add(handle, [handle], max_tokens=100)
     while not all(engine.outputs[handle] for handle in range(4)):
         engine.advance()
     alone = engine.scheduler.schedule().plan
-    assert alone.counts.sum() == (20 if advised else 12) and (alone.counts >= 1).all()
+    assert alone.counts.sum() == (20 if soft_budget else 12) and (alone.counts >= 1).all()
 
 
 def test_nobody_gives_way_to_drafts(harness):

@@ -49,8 +49,8 @@ class EngineMachine(RuleBasedStateMachine):
         step = self.engine.scheduler.schedule()
         if step is not None:
             limits, counts = self.engine.scheduler.limits, step.plan.counts
-            decoding = int((counts == 1).sum()) if limits.advised else 0
-            if limits.advised and step.plan.drafts is not None:
+            decoding = int((counts == 1).sum()) if limits.soft_budget else 0
+            if limits.soft_budget and step.plan.drafts is not None:
                 decoding = int(counts[step.plan.drafts >= 0].sum())
             assert counts.sum() <= limits.max_num_batched_tokens + decoding + limits.slack
             self.flying.append((step, self.engine.executor.launch(step.plan)))
@@ -122,7 +122,7 @@ class EngineMachine(RuleBasedStateMachine):
 class AdvisedMachine(EngineMachine):
     """The same where the budget is advice and prompts are spread over steps."""
 
-    more: ClassVar[dict] = {"advised": True, "spread": True, "max_chunk": 48}
+    more: ClassVar[dict] = {"soft_budget": True, "spread": True, "max_chunk": 48}
 
 
 class HurriedMachine(AdvisedMachine):

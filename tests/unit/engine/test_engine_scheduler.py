@@ -205,7 +205,7 @@ request_specs = st.lists(
     st.sampled_from([(False, False), (True, False), (True, True)]),
     st.sampled_from([0.0, 1e-9, 0.01]),
 )
-def test_any_traffic_gives_the_right_tokens(harness, specs, blocks, depth, budget, prefix, seqs, advised, latency):
+def test_any_traffic_gives_the_right_tokens(harness, specs, blocks, depth, budget, prefix, seqs, soft_budget, latency):
     """Random prompts that share prefixes, arrivals in any turn, aborts, few blocks, small budgets, short steps."""
     engine = harness(
         blocks=blocks,
@@ -214,8 +214,8 @@ def test_any_traffic_gives_the_right_tokens(harness, specs, blocks, depth, budge
         prefix=prefix,
         max_seqs=seqs,
         max_len=44,
-        advised=advised[0],
-        spread=advised[1],
+        soft_budget=soft_budget[0],
+        spread=soft_budget[1],
         latency=latency,
     )
     pending = sorted(enumerate(specs), key=lambda item: item[1][2])

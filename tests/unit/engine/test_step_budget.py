@@ -36,7 +36,7 @@ def arrive(engine, lengths, **params):
     [(1, 512), (512, 512), (1024, 512), (1400, 700), (2048, 1024), (10**6, 1024)],
 )
 def test_a_step_takes_half_of_what_waits_within_bounds(waiting, share):
-    assert Limits(8, 1024, 1024, 4096, advised=True).share(waiting) == share
+    assert Limits(8, 1024, 1024, 4096, soft_budget=True).share(waiting) == share
 
 
 @given(st.lists(st.integers(0, 40), max_size=12), st.integers(0, 100), st.integers(0, 20))
@@ -53,7 +53,7 @@ def test_tokens_are_given_in_turn(need, budget, slack):
 
 
 def test_decoding_rows_come_on_top_of_an_advised_budget(harness):
-    engine = harness(budget=BUDGET, blocks=128, max_seqs=16, advised=True, prefix=False)
+    engine = harness(budget=BUDGET, blocks=128, max_seqs=16, soft_budget=True, prefix=False)
     arrive(engine, [16] * 4, max_tokens=3)
     engine.advance()
     for i in range(4, 8):
@@ -84,7 +84,7 @@ def test_a_limit_that_was_set_counts_them_and_cuts_the_last_prompt(harness):
     ],
 )
 def test_the_end_of_a_prompt_may_exceed_advice(harness, lengths, steps):
-    engine = harness(budget=BUDGET, max_chunk=128, max_len=256, blocks=128, advised=True)
+    engine = harness(budget=BUDGET, max_chunk=128, max_len=256, blocks=128, soft_budget=True)
     arrive(engine, lengths)
     assert [list(step.values()) for step in steps_of(engine)] == steps
 
@@ -108,7 +108,7 @@ def test_a_limit_that_was_set_is_never_exceeded(harness, lengths, steps):
     ],
 )
 def test_prompts_that_come_together_are_spread_in_order_of_arrival(harness, lengths, steps):
-    engine = harness(budget=BUDGET, blocks=128, max_seqs=16, max_chunk=128, advised=True, spread=True, prefix=False)
+    engine = harness(budget=BUDGET, blocks=128, max_seqs=16, max_chunk=128, soft_budget=True, spread=True, prefix=False)
     arrive(engine, lengths)
     seen = steps_of(engine)
     assert [list(step.values()) for step in seen] == steps
@@ -116,7 +116,7 @@ def test_prompts_that_come_together_are_spread_in_order_of_arrival(harness, leng
 
 
 def test_steps_are_filled_when_nobody_waits_for_a_first_token(harness):
-    engine = harness(budget=BUDGET, blocks=128, max_seqs=16, advised=True, prefix=False)
+    engine = harness(budget=BUDGET, blocks=128, max_seqs=16, soft_budget=True, prefix=False)
     arrive(engine, [16] * 8)
     assert [len(step) for step in steps_of(engine)] == [4, 4]
 
@@ -129,8 +129,8 @@ def test_a_limit_that_was_set_is_not_spread(harness):
 
 def test_tokens_do_not_depend_on_who_shares_a_step(harness):
     prompts = [[(i * 7 + j) % 97 for j in range(3 + 5 * i)] for i in range(8)]
-    for advised, spread in ((False, False), (True, False), (True, True)):
-        engine = harness(budget=24, blocks=128, advised=advised, spread=spread)
+    for soft_budget, spread in ((False, False), (True, False), (True, True)):
+        engine = harness(budget=24, blocks=128, soft_budget=soft_budget, spread=spread)
         for i, prompt in enumerate(prompts):
             engine.add(i, prompt, max_tokens=6)
         assert engine.run() == {i: generate(prompt, 6, 97) for i, prompt in enumerate(prompts)}
@@ -154,7 +154,9 @@ def test_the_queue_knows_its_tokens_whatever_happens_to_a_request(harness):
 @pytest.mark.parametrize("spread", [False, True])
 def test_a_long_prompt_is_not_starved_by_short_ones(harness, spread):
     """Short prompts that come in every step wait behind it, and it for those before it alone."""
-    engine = harness(budget=BUDGET, blocks=600, max_seqs=64, max_len=512, max_chunk=512, advised=True, spread=spread)
+    engine = harness(
+        budget=BUDGET, blocks=600, max_seqs=64, max_len=512, max_chunk=512, soft_budget=True, spread=spread
+    )
     arrive(engine, [16] * 4, max_tokens=40)
     engine.advance()
     engine.add(100, [(3 * j) % 97 for j in range(400)], max_tokens=1)

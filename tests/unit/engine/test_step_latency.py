@@ -81,7 +81,7 @@ def beside_streams(harness, machine, *, target=TARGET, scored=False, streams=8, 
     Returns:
         The engine, the seconds of every step that ran from its arrival on, and what they ran.
     """
-    options = {"blocks": 800, "max_len": 8192, "budget": 1024, "max_chunk": 8192, "advised": True, **options}
+    options = {"blocks": 800, "max_len": 8192, "budget": 1024, "max_chunk": 8192, "soft_budget": True, **options}
     engine = harness(block_size=BLOCK, max_seqs=16, spread=True, latency=target, prefix=False, **options)
     engine.executor = TimedExecutor(engine.worker, options["blocks"], machine, scored)
     engine.loop = EngineLoop(engine.scheduler, engine.executor, engine.depth, lambda: engine.executor.now)

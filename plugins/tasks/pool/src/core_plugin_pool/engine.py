@@ -121,7 +121,7 @@ class Pool(Task):
     def limits(self, limits: L) -> L:
         """Let the longest prompt fit into a step."""
         budget = max(limits.max_num_batched_tokens, limits.max_model_len)
-        return replace(limits, max_num_batched_tokens=budget, advised=False)
+        return replace(limits, max_num_batched_tokens=budget, soft_budget=False)
 
     def accept(self, request: TaskRequest, max_model_len: int) -> int:
         """Return the length of the prompt and its vector."""

@@ -92,7 +92,7 @@ def limits_let_its_requests_run(subject: Subject) -> None:
     for taken in _every_taken(subject):
         task: Task = kind(taken.setup)
         for budget in _BUDGETS:
-            given = Limits(_ROWS, budget, max_chunk=budget, max_model_len=_POSITIONS, advised=True)
+            given = Limits(_ROWS, budget, max_chunk=budget, max_model_len=_POSITIONS, soft_budget=True)
             found = task.limits(given)
             require(isinstance(found, StepLimits), f"limits() gave a {type(found).__name__}")
             kept = (found.max_num_seqs, found.max_model_len) == (_ROWS, _POSITIONS)

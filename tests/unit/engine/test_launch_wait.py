@@ -63,27 +63,27 @@ def test_the_launch_ahead_waits_for_the_end_of_the_oldest_step(harness):
     engine = patient(harness, clock)
     engine.advance()
     assert engine.loop.inflight == 1
-    assert engine.loop.patience() == pytest.approx(0.75)
+    assert engine.loop.launch_wait() == pytest.approx(0.75)
     clock.now += 0.5
-    assert engine.loop.patience() == pytest.approx(0.25)
+    assert engine.loop.launch_wait() == pytest.approx(0.25)
     clock.now += 0.5
-    assert engine.loop.patience() == 0.0
+    assert engine.loop.launch_wait() == 0.0
 
 
 def test_only_the_last_launch_that_is_possible_waits(harness):
     clock = Clock()
     engine = patient(harness, clock, depth=2)
     engine.advance()
-    assert (engine.loop.inflight, engine.loop.patience()) == (2, pytest.approx(0.75))
+    assert (engine.loop.inflight, engine.loop.launch_wait()) == (2, pytest.approx(0.75))
     engine.loop.drain()
-    assert engine.loop.patience() == 0.0
+    assert engine.loop.launch_wait() == 0.0
     engine.advance()
-    assert (engine.loop.inflight, engine.loop.patience()) == (1, 0.0)
+    assert (engine.loop.inflight, engine.loop.launch_wait()) == (1, 0.0)
 
 
 def test_without_overlap_nothing_waits(harness):
     engine = patient(harness, Clock(), depth=0)
-    assert engine.loop.patience() == 0.0
+    assert engine.loop.launch_wait() == 0.0
 
 
 def test_a_failed_step_does_not_count_for_the_next(harness):
@@ -95,7 +95,7 @@ def test_a_failed_step_does_not_count_for_the_next(harness):
     engine.add(1, [5, 6], max_tokens=50)
     engine.advance()
     engine.advance()
-    assert engine.loop.patience() <= 0.75
+    assert engine.loop.launch_wait() <= 0.75
 
 
 class ScriptedCore:
@@ -104,7 +104,7 @@ class ScriptedCore:
     def __init__(self, patience):
         self.log, self._patience = [], list(patience)
         self.stopping = False
-        self.loop = SimpleNamespace(busy=True, inflight=1, patience=self._next)
+        self.loop = SimpleNamespace(busy=True, inflight=1, launch_wait=self._next)
         self.scheduler = SimpleNamespace(spread=False, has_work=True)
 
     def _next(self):
