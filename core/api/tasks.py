@@ -81,7 +81,8 @@ class StepLimits:
         max_num_batched_tokens: Tokens of a step.
         max_chunk: Most tokens of one request in a step.
         max_model_len: Longest request, prompt and output.
-        soft_budget: Whether the budget of tokens is soft: decoding rows are not counted, and `slack` more complete a prompt.
+        soft_budget: Whether decoding rows are not counted against the budget of tokens, and `slack` more may complete a
+            prompt.
     """
 
     max_num_seqs: int
