@@ -179,7 +179,9 @@ class AnswerName:
 async def open_chat_answer(asked: ChatRequest, state: ServerState, called: AnswerName) -> ServedAnswer:
     """Check, admit and render a conversation. Raises `RequestError`."""
     wanted, settle = chat_request(asked, state), within if asked.fitted else as_asked
-    chat = await open_chat(state, wanted, called.name, interval=asked.interval, admitted=called.admitted, settle=settle)
+    if not called.admitted:
+        state.admit(wanted.params.n)
+    chat = await open_chat(state, wanted, called.name, interval=asked.interval, settle=settle)
     chat.generation.id = called.before or chat.generation.id
     return ServedAnswer(chat.generation, chat.answer, chat.generation.params is not chat.answer.params, called.admitted)
 

@@ -82,22 +82,17 @@ async def open_chat(
     name: str,
     *,
     interval: int = 1,
-    admitted: bool = False,
     settle: Settle = as_asked,
 ) -> OpenChat:
-    """Make a conversation ready; nothing has been sent to the engine yet.
+    """Make a conversation ready that the server has taken; nothing has been sent to the engine yet.
 
     Args:
         name: Unique id of the generation (`new_id`).
         interval: Tokens that a stream gathers per event.
-        admitted: It goes on with an answer that the server took before.
 
     Raises:
-        ApiError: 503, the server takes no more requests.
         RequestError: As `ready_chat`.
     """
-    if not admitted:
-        state.admit(request.params.n)
     ready, answer = await ready_chat(state, request, settle, name)
     return OpenChat(_generation(state, [ready], name, interval), answer)
 

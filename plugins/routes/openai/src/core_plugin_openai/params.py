@@ -109,11 +109,11 @@ def tokens_as_ids(body: SharedFields, usual: bool) -> bool:
 def _fields(
     client: EngineClient, body: GenerationBody, sent: Mapping[str, Any], names: Mapping[str, str], **changes: Any
 ) -> dict[str, Any]:
-    form = requested_form(body)
+    arguments, beams, form = _arguments(body), _beams(body), requested_form(body)
     return {
-        "sampling": {**body.sampling(sent, client.plugin_fields), "extra_args": _arguments(body), **changes},
+        "sampling": {**body.sampling(sent, client.plugin_fields), "extra_args": arguments, **changes},
         "structured": None if form is None else form.structured,
-        "beams": _beams(body),
+        "beams": beams,
         "truncate_prompt_tokens": body.truncate_prompt_tokens,
         "truncation_side": body.truncation_side,
         "interval": gathered(body, client.settings["stream_interval"]),
