@@ -197,9 +197,9 @@ def test_a_store_that_cannot_be_used_does_not_end_the_start(tmp_path, packed, ca
 def test_weights_of_another_content_under_the_key_are_removed(tmp_path, monkeypatch, caplog):
     """Whatever wrote it: sizes are held against those of the layers before a kernel reads by them."""
     model, store = plain(tmp_path / "model"), tmp_path / "store"
-    due, tensors = start(model), kept.KeptWeights._tensors
+    due, tensors = start(model), kept.PackedWeights._tensors
     with monkeypatch.context() as patch:
-        patch.setattr(kept.KeptWeights, "_tensors", lambda self: [(n, torch.cat((t, t))) for n, t in tensors(self)])
+        patch.setattr(kept.PackedWeights, "_tensors", lambda self: [(n, torch.cat((t, t))) for n, t in tensors(self)])
         assert start(model, store) == due
     assert start(model, store) == due
     assert "CORE-M221" in caplog.text and len(kept_in(store)) == 1

@@ -51,7 +51,7 @@ def names_of_calls() -> list[str]:
 
 MADE: dict[str, Callable[[], Iterable[Any]]] = {
     "core/frontend/answering/marked.py: '|'.join(map(re.escape, texts)) or '(?!)'": lambda: [ESCAPED],
-    "core/frontend/request.py: f'\\\\b{head[0]}\\\\b'": lambda: [r"\bmax_tokens\b"],
+    "core/frontend/spelling.py: f'\\\\b{head[0]}\\\\b'": lambda: [r"\bmax_tokens\b"],
     f"{JINJA}/plain_text.py: '|'.join(starts) or '(?!)'": plain_text("_starts"),
     f"{JINJA}/plain_text.py: _any([MARK, *(text for text in texts if len(text) == 1)])": plain_text("_single"),
     f"{JINJA}/plain_text.py: _any({{MARK, *(text[0] for text in texts)}})": plain_text("_hint"),

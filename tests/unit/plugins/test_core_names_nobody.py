@@ -36,10 +36,10 @@ EXAMPLE = "an example in a message"
 WHY: dict[str, dict[str, str]] = {
     "openai": {
         "core/api/templates.py": "transformers' word for contents that are lists of parts",
-        "core/config/resolved.py": "the same, as an option",
+        "core/options/model.py": "the same, as an option",
         "core/frontend/model.py": "the same, as an option",
     },
-    "fp8": {"core/config/resolved.py": "a dtype of the KV cache"},
+    "fp8": {"core/options/engine.py": "a dtype of the KV cache"},
     "hermes": {
         "core/cli/plugins/install.py": EXAMPLE,
         "core/cli/plugins/parse.py": EXAMPLE,
@@ -74,7 +74,8 @@ WHY: dict[str, dict[str, str]] = {
     "hf": {
         "core/cli/env.py": "variables of the environment that a bug report needs",
         "core/config/fields.py": OPTION,
-        "core/config/resolved.py": OPTION,
+        "core/options/model.py": OPTION,
+        "core/options/names.py": OPTION,
         "core/selection/overrides.py": OPTION,
         "core/selection/patching.py": OPTION,
         "core/selection/stores.py": OPTION,

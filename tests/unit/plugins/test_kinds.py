@@ -93,4 +93,4 @@ def test_an_integer_window_is_the_one_before_or_what_the_kind_says():
 def test_a_definition_imports_neither_descriptors_nor_protocols():
     code = "import sys; from core.api import Contract, Kind; print(sorted(n for n in sys.modules if n[:5] == 'core.'))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "['core.api', 'core.api.kinds']"
+    assert done.stdout.strip() == "['core.api', 'core.api.kinds', 'core.version']"
