@@ -207,7 +207,7 @@ def test_apis_share_a_version_but_no_path(llm, options, path):
         with pytest.raises(PluginError, match=r"CORE-P130 .*'other' claims .*--route"):
             table.registry("third", "'third'", SPEC.replace(mounts=(mount,)))
     third.add("POST", "/v1/chats", None)
-    own = [*create_app(llm, options(), plugged=()).routes, SimpleNamespace(path="/v1/chats", methods={"POST"})]
+    own = [*create_app(llm, options(), plugin_routes=()).routes, SimpleNamespace(path="/v1/chats", methods={"POST"})]
     with pytest.raises(PluginError, match=r"CORE-P130 .*core has this route"):
         check_free(table.routes, own)
 
