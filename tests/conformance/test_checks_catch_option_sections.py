@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from importlib.resources import files
 from string import Template
 
 import pytest
 
-from core.plugins import scaffold
 from core_testing.conformance import Level
 
-FOLDER = scaffold.files("core.plugins") / "templates" / "option_sections"
+FOLDER = files("core_plugin_author") / "templates" / "option_sections"
 WORDS = {"name": "broken", "plain": "broken", "package": "PKG", "cls": "Broken", "constant": "SPEC", "summary": "s"}
 COUNT = '    broken_count: int = Field(3, ge=1, description="How often.")\n'
 SWITCH = '    broken_loud: bool = Field(False, description="Whether it is loud.")\n'

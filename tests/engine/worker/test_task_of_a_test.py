@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from core import tasks
 from core.api.runners import Enqueued
 from core.api.sampling_params import SamplingParams
 from core.api.tasks import Task
@@ -16,10 +15,12 @@ from core.api.wire import restored
 from core.config.resolved import Options
 from core.engine.client import open_sync
 from core.engine.messages import Add
+from core.engine.tasks import halves as engine_halves
 from core.options.engine import KVOptions, RuntimeOptions, SchedulerOptions
 from core.options.model import ModelOptions
 from core.selection.resolver import resolve
 from core.worker.runner import StepRunner
+from core.worker.tasks import halves as worker_halves
 from core.worker.tasks.base import OwnWorkerTask
 from core_testing.tinymodels import tiny_llama
 
@@ -74,8 +75,8 @@ def checkpoint(tmp_path_factory):
 @pytest.fixture
 def engine(checkpoint, monkeypatch):
     """Return a function that starts an engine of the task, with steps of at most so many tokens."""
-    halves = tasks.Halves(f"{__name__}:Measure", f"{__name__}:MeasureWorker")
-    monkeypatch.setattr(tasks, "TASKS", {**tasks.TASKS, "measure": halves})
+    monkeypatch.setattr(engine_halves, "OWN", {**engine_halves.OWN, "measure": Measure})
+    monkeypatch.setattr(worker_halves, "OWN", {**worker_halves.OWN, "measure": MeasureWorker})
 
     def start(chunk):
         options = Options(

@@ -26,7 +26,7 @@ from core.engine.snapshots import Snapshots
 from core.engine.step_budget import Limits
 from core.plugins.faults import Faults
 from core.plugins.plan import PlannedPlugin
-from core.worker.participants.connectors import ConnectorEngineHalf as WorkerHalf
+from core.worker.participants.connectors import ConnectorWorkerHalf as WorkerHalf
 from core.worker.participants.stages import WorkerStages
 from core_testing.arithmetic import ArithmeticExecutor, ArithmeticWorker
 

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from core.api.errors import ConfigError, CoreError, PluginError
-from core.cli.main import COMMANDS
+from core.cli.commands import COMMANDS
 from core.cli.tree import commands, whole_parser
 from core.config.asked import settings_of
 from core.config.fields import fields_by_path, option_fields, without_secrets
