@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from core_plugin_pool.engine import Pool, Pooling
 
-from core import tasks
 from core.api.errors import EngineError, PluginError
 from core.api.participants import Participant
 from core.api.steps import StepPlan, StepResult
@@ -19,6 +18,7 @@ from core.api.wire import MessageDecoder, encode_message, restored
 from core.engine import assembly
 from core.engine.inbound import Inbound
 from core.engine.messages import Add, ToEngine
+from core.engine.tasks import halves
 from core.engine.tasks.generate import Generate
 from core.plugins.catalog import Catalogue
 from core.plugins.entry import Entry
@@ -195,16 +195,16 @@ def test_requests_of_a_step_that_the_task_fails_at_end_and_the_engine_goes_on(co
 
 
 def test_core_has_one_task_and_plugins_the_others():
-    half = tasks.engine_half(SimpleNamespace(task="generate"), None)
+    half = halves.engine_half(SimpleNamespace(task="generate"), None)
     assert isinstance(half, Generate) and half.name == "generate"
-    assert [*tasks.TASKS] == ["generate"] and tasks.TASKS["generate"].worker.startswith("core.worker.tasks.")
+    assert dict(halves.OWN) == {"generate": Generate}
     plan = SimpleNamespace(name="pool", owner="'pool' (a 1)", options={})
     active = SimpleNamespace(planned=lambda group: plan, make=lambda planned, setup: Pool(setup))
     config = SimpleNamespace(task="pool", task_data={"bidirectional": True})
-    assert isinstance(found := tasks.engine_half(config, active), Pool) and not found.shares_prefixes
+    assert isinstance(found := halves.engine_half(config, active), Pool) and not found.shares_prefixes
     config.task = "count"
     with pytest.raises(PluginError, match=r"CORE-P160 task 'pool' .*is called 'pool', not 'count'"):
-        tasks.engine_half(config, active)
+        halves.engine_half(config, active)
 
 
 @pytest.mark.parametrize("part", [Divisor(3), {"number": 3}], ids=["beside", "distant"])
