@@ -40,7 +40,7 @@ def test_the_snapshot_reaches_every_corner(tool):
         "core.api.AttentionSpec.name",
         "core.api.Platform.open",
         "core.api.KVSpec.window",
-        "core.api.accepts",
+        "core.api.load_chosen",
         "core.api.SamplingView.extra_args",
         "core.api.CoreError.__init__",
         "core.api.CoreError.from_dict",
