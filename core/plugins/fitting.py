@@ -28,11 +28,6 @@ def methods_of(protocol: type) -> dict[str, Any]:
     }
 
 
-def misfits(protocol: type, value: object) -> list[str]:
-    """Return what keeps a class or an object from being one of `protocol`, in words; empty if nothing does."""
-    return list(_methods(protocol, value, frozenset()))
-
-
 def misfits_of(contract: Contract, value: object) -> list[str]:
     """Return what keeps an object from fitting a contract, in words, its optional parts included."""
     protocol = protocol_of(contract.protocol)

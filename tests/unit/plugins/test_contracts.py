@@ -7,11 +7,12 @@ import pytest
 from core.api.connectors import KVConnector
 from core.api.descriptors import DESCRIPTORS, KVConnectorSpec, ModelSpec, SchedulerPolicySpec
 from core.api.errors import PluginError
+from core.api.kinds import Contract
 from core.plugins.catalog import Catalogue
 from core.plugins.contracts import IMPLEMENTATIONS, check_contract, check_impl
 from core.plugins.drivers import Candidate, instantiate, load_descriptors, load_impl, objects_of
 from core.plugins.entry import Entry
-from core.plugins.fitting import methods_of, misfits
+from core.plugins.fitting import methods_of, misfits_of
 
 POLICY = """
 class Whole:
@@ -150,8 +151,9 @@ def test_functions_that_a_descriptor_names_take_what_core_gives_them(entry):
 
 
 def test_an_object_that_was_made_is_held_against_a_protocol():
-    assert misfits(KVConnector, Store({}, block_size=1, bytes_per_block=1)) == []
-    assert misfits(KVConnector, object()) == [f"it lacks {name}{args}" for name, args in LACKS.items()]
+    contract = Contract("core.api.connectors:KVConnector")
+    assert misfits_of(contract, Store({}, block_size=1, bytes_per_block=1)) == []
+    assert misfits_of(contract, object()) == [f"it lacks {name}{args}" for name, args in LACKS.items()]
 
 
 LACKS = {
