@@ -3,17 +3,18 @@
     python benchmarks/cpu_recurrent.py [--only NAME ...] [--decode 1 8 32] [--prompt 512 2048] [--threads N] [--isa L]
 
 Sizes are those of layers of published models (`CASES`). Decoding is a token for each of some rows, whose states lie
-anywhere in 1 GiB of them, other rows in each call, so that they come from memory; a call reads and writes each state
-once, and its rate stands beside the one at which the same memory is multiplied in place. Prompts are one row that
-begins: as a whole, in pieces that are too short for the form in chunks, and by the forms in torch. Of many repeats the
-least and the median are printed. One thread is timed by what it ran, which other work on the machine disturbs less.
+anywhere in 1 GiB of them, other rows in each call, so that they come from memory; the calls are those of one recorded
+program, as a model's layers are. A call reads and writes each state once, and its rate stands beside the one at which
+the same memory is multiplied in place. Prompts are one row that begins: as a whole, in pieces that are too short for
+the form in chunks, token by token as decode steps go, and by the forms in torch. Of many repeats the least and the
+median are printed. One thread is timed by what it ran, which other work on the machine disturbs less.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import cycle
 from statistics import median
@@ -22,6 +23,7 @@ from typing import Any
 import numpy as np
 import torch
 from core_plugin_cpu.native import library, recurrent
+from core_plugin_cpu.native.record import record
 from torch import Tensor
 
 from core.api.states import State, StateRows
@@ -122,28 +124,31 @@ def rate_of(memory: Tensor) -> float:
 
 
 def decode(case: Attention | Scan, rows: int, memory: Tensor) -> list[float]:
-    """Return the seconds of steps of a token for each of `rows` rows."""
+    """Return the mean seconds of a step of a token for each of `rows` rows, of every replay of a program of many."""
     call, order = getattr(recurrent, case.name), torch.randperm(len(memory))
     several = order[: len(order) // rows * rows].view(-1, rows)
-    states = [State(memory, rows_of(one, False, [1] * rows)) for one in several]
-    steps = cycle([case.arguments(rows, state) for state in states])
-    return times_of(lambda: call(*next(steps)), SECONDS)
+    steps = [case.arguments(rows, State(memory, rows_of(one, False, [1] * rows))) for one in several]
+    program, _ = record(lambda: [call(*step) for step in steps][-1])
+    return [seconds / len(steps) for seconds in times_of(program.run, SECONDS)]
+
+
+def pieces_of(whole: list[Any], size: int) -> Iterator[list[Any]]:
+    """Yield the arguments of a prompt's pieces of so many tokens."""
+    tokens, memory = len(whole[0]), next(one.memory for one in whole if isinstance(one, State))
+    for begin in range(0, tokens, size):
+        part = slice(begin, min(begin + size, tokens))
+        state = State(memory, rows_of(torch.tensor([0]), begin == 0, [part.stop - begin]))
+        yield [state if isinstance(one, State) else one for one in sliced(whole, part)]
 
 
 def prompts(case: Attention | Scan, tokens: int, memory: Tensor, torch_too: bool) -> dict[str, Callable[[], object]]:
     """Return calls of one prompt by form."""
-    slot = torch.tensor([0])
-    whole = case.arguments(tokens, State(memory, rows_of(slot, True, [tokens])))
-    pieces = []
-    for begin in range(0, tokens, PIECE):
-        count = min(PIECE, tokens - begin)
-        state = State(memory, rows_of(slot, begin == 0, [count]))
-        pieces.append([state if isinstance(one, State) else one for one in sliced(whole, slice(begin, begin + count))])
+    whole = case.arguments(tokens, State(memory, rows_of(torch.tensor([0]), True, [tokens])))
     native, form = getattr(recurrent, case.name), getattr(forms, case.name)
-    calls: dict[str, Callable[[], object]] = {
-        "native": lambda: native(*whole),
-        "native, pieces": lambda: [native(*piece) for piece in pieces],
-    }
+    calls: dict[str, Callable[[], object]] = {"native": lambda: native(*whole)}
+    for name, count in (("native, pieces", PIECE), ("native, by token", 1)):
+        program, _ = record(lambda count=count: [native(*piece) for piece in pieces_of(whole, count)][-1])
+        calls[name] = program.run
     if torch_too:
         calls["torch"] = lambda: form(*whole)
         if isinstance(case, Attention):

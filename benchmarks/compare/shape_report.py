@@ -41,41 +41,52 @@ _SERVED = (
 
 
 def write(docs: Path, store: Store, environments: Environments) -> bool:
-    """Write the page if something was measured; return whether it was."""
+    """Write this machine's section of the page if something was measured; return whether it was.
+
+    Sections of other machines stay as they are.
+    """
     subjects: dict[str, list[Variant]] = {}
     for variant in SHAPE_VARIANTS:
         if any(store.all(variant.name, group) for group in variant.groups):
             subjects.setdefault(variant.subject, []).append(variant)
     if not subjects:
         return False
-    sections = [_head(store, environments, subjects), *(_subject(store, *each) for each in subjects.items())]
-    (docs / PAGE).write_text("\n\n".join(sections) + "\n")
+    ours = [_machine(store, environments, subjects), *(_subject(store, *each) for each in subjects.items())]
+    path = docs / PAGE
+    others = other_machines(path.read_text() if path.exists() else "", machine.describe())
+    path.write_text("\n\n".join([_HEAD, *ours, *others]) + "\n")
     return True
 
 
-def _head(store: Store, environments: Environments, subjects: dict[str, list[Variant]]) -> str:
-    lines = [
-        "# Benchmarks of the sizes people run",
-        "",
-        "Models of these sizes, and a few layers of models that are too large to be compared whole, with made-up",
-        "weights (`benchmarks/compare/shapes`): a step reads and computes what the model's would. Method as in",
-        "[Benchmarks](benchmarks.md): greedy, end of sequence ignored, prefix cache off, all cores; engines in turn.",
-        "",
-        "- command of a row: `python -m benchmarks.compare --only ROW --groups "
-        + ",".join([*CASES, "startup,server`"]),
-        "- of a section, as of all that is here: `python -m benchmarks.compare --only " + ",".join(subjects) + "`;",
-        "  `--list` shows every name, `--only '*-q4_k_m*'` takes patterns, `--peers DIR` has the other engines",
-        f"- machine: {machine.describe()}",
-        "- a figure: the median over all rounds and repeats, in brackets the smallest and the largest",
-        "- a name: engine, shape, form of the weights (none: bf16), and `@` with the instruction sets that the engine",
-        "  was held to: core, torch and oneDNN by variables, llama.cpp by its build, vLLM also by what torch tells it",
-        "- GGUF files: of llama.cpp's `llama-quantize`; `q4_0` of the mixtures of experts has no other type inside.",
-        "  `w8a8`: int8 by channel, inputs by token, as compressed-tensors stores it; `awq`: groups of 128",
-        "- share: in decode, of the bytes that memory gives: the weights and the cache that a token reads; in prompts,",
-        "  of the operations that products of bfloat16 give: two for a multiply-add of weights and of attention (int8",
-        "  can make more than 100 %). Both limits are measured just before each row, with its instruction sets, by the",
-        "  best of core and torch (`runners/run_machine.py`)",
-    ]
+def other_machines(page: str, here: str) -> list[str]:
+    """Return the sections of a page, which begin with a machine's description, but for that of the machine `here`."""
+    sections = [section.strip() for section in page.split("\n## ")[1:]]
+    return [f"## {section}" for section in sections if section.partition("\n")[0] != here]
+
+
+_GROUPS = ",".join([*CASES, "startup", "server"])
+_HEAD = f"""# Benchmarks of the sizes people run
+
+Models of these sizes, and a few layers of models that are too large to be compared whole, with made-up
+weights (`benchmarks/compare/shapes`): a step reads and computes what the model's would. Method as in
+[Benchmarks](benchmarks.md): greedy, end of sequence ignored, prefix cache off, all cores; engines in turn.
+
+- command of a row: `python -m benchmarks.compare --only ROW --groups {_GROUPS}`;
+  `--list` shows every name, `--only '*-q4_k_m*'` takes patterns, `--peers DIR` has the other engines
+- a section: one machine; measuring on another one adds a section
+- a figure: the median over all rounds and repeats, in brackets the smallest and the largest
+- a name: engine, shape, form of the weights (none: bf16), and `@` with the instruction sets that the engine
+  was held to: core, torch and oneDNN by variables, llama.cpp by its build, vLLM also by what torch tells it
+- GGUF files: of llama.cpp's `llama-quantize`; `q4_0` of the mixtures of experts has no other type inside.
+  `w8a8`: int8 by channel, inputs by token, as compressed-tensors stores it; `awq`: groups of 128
+- share: in decode, of the bytes that memory gives: the weights and the cache that a token reads; in prompts,
+  of the operations that products of bfloat16 give: two for a multiply-add of weights and of attention (int8
+  can make more than 100 %). Both limits are measured just before each row, with its instruction sets, by the
+  best of core and torch (`runners/run_machine.py`)"""
+
+
+def _machine(store: Store, environments: Environments, subjects: dict[str, list[Variant]]) -> str:
+    lines = [f"## {machine.describe()}", "", f"- all of it: `--only {','.join(subjects)}`"]
     for engine, versions in environments.facts().items():
         if engine.partition("@")[0] in _ENGINES and "error" not in versions:
             lines.append(f"- {engine}: " + ", ".join(f"{name} {version}" for name, version in versions.items()))
@@ -95,7 +106,7 @@ def _subject(store: Store, subject: str, variants: list[Variant]) -> str:
     title = SHAPES[shape].title
     goals = [verdict_row(judge(store, goal)) for goal in SHAPE_GOALS.get(subject, ())]
     parts = [
-        f"## {title[:1].upper()}{title[1:]}" + (f", held to {isa}" if isa else ""),
+        f"### {title[:1].upper()}{title[1:]}" + (f", held to {isa}" if isa else ""),
         f"`--only {subject}`",
         table(("goal", "core", "best peer", "ratio", "asked", ""), goals),
         _rates(store, variants),

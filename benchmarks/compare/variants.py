@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from benchmarks.compare.cases import DEMO_VARIANTS, Goal, Variant
@@ -63,7 +63,8 @@ SUBJECTS: Mapping[str, Subject] = {
     "qwen3-8b": Subject(forms=FILES),
     "gemma-3-1b": Subject(),
     "qwen3-moe": Subject(forms=(BF16, *FILES)),
-    "deepseek-lite": _CUT,
+    # Its attention to latents is compared behind long texts.
+    "deepseek-lite": replace(_CUT, groups=("offline", "contexts")),
     "qwen3-next": _CUT,
 }
 """Shape, of `shapes.SHAPES` -> what is compared on it."""

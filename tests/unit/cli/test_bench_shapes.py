@@ -272,9 +272,24 @@ def test_the_page_has_rates_shares_ratios_memory_and_the_server(store, tmp_path)
     assert "| llama-llama-3.2-1b-q4_k_m | 1,500 | 800 | 256 | 444 | - | 20.0 | 250 |" in lines
     assert "| core-llama-3.2-1b-q4_k_m | 8 | 90.0 | 300 | 450 | 80.0 | 99.0 | 0 |" in lines
     assert "- vllm-llama-3.2-1b-awq, offline: no such kernel" in lines
-    assert "## Llama-3.2-1B, held to avx2" in lines
+    assert "### Llama-3.2-1B, held to avx2" in lines
     assert "| core-llama-3.2-1b-q4_k_m@avx2 | 10.0, 50% |" in lines
     assert "- measured: 2026-01-02, 2026-01-03" in lines
+
+
+def test_figures_of_other_machines_stay_on_the_page(store, tmp_path, monkeypatch):
+    from benchmarks.compare import machine, shape_report
+
+    nothing = SimpleNamespace(facts=dict)
+    for name, rate in (("aarch64, 8 CPUs", 10.0), ("x86_64, 2 CPUs", 20.0), ("aarch64, 8 CPUs", 30.0)):
+        monkeypatch.setattr(machine, "describe", lambda name=name: name)
+        store.put("core-llama-3.2-1b", "offline", 1, offline({"decode": [rate]}, tokens={}))
+        assert shape_report.write(tmp_path, store, nothing)
+    page = (tmp_path / "benchmarks-shapes.md").read_text()
+    assert page.count("# Benchmarks of the sizes people run") == 1
+    sections = page.split("\n## ")[1:]
+    assert [section.partition("\n")[0] for section in sections] == ["aarch64, 8 CPUs", "x86_64, 2 CPUs"]
+    assert ["| core-llama-3.2-1b | 30.0 |" in sections[0], "| core-llama-3.2-1b | 20.0 |" in sections[1]] == [True] * 2
 
 
 def test_every_case_of_shapes_has_a_column():
