@@ -1,4 +1,4 @@
-"""What makes layers need plans of their own."""
+"""Kinds of layers, which need plans of their own."""
 
 from __future__ import annotations
 

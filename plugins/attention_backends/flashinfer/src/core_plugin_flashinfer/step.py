@@ -48,7 +48,7 @@ class Pages:
 
 @dataclass(frozen=True, slots=True)
 class StepPages:
-    """What plans of all kinds of layers are made of.
+    """Pages of a step, which plans of all kinds of layers are made of.
 
     Attributes:
         paged: The step.

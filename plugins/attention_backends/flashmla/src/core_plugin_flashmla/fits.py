@@ -1,4 +1,4 @@
-"""What the library is for; imports neither torch nor the library."""
+"""Checks of the library's abilities; imports neither torch nor the library."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the elements of a cache are: rounded when keys and values are stored, widened when they are read."""
+"""Elements of a cache: rounded when keys and values are stored, widened when they are read."""
 
 from __future__ import annotations
 

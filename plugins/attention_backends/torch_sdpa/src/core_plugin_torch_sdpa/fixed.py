@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FixedVariant:
-    """What `refresh` fills of one kind of layer.
+    """Tensors that `refresh` fills for one kind of layer.
 
     Attributes:
         mask: `(rows, 1, 1, columns * block_size)` additive.

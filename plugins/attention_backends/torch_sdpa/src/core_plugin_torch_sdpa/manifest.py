@@ -1,4 +1,4 @@
-"""What the reference attention backend declares about itself; imports neither torch nor the implementation."""
+"""Manifest of the reference attention backend: its descriptor as data; imports neither torch nor the implementation."""
 
 from __future__ import annotations
 

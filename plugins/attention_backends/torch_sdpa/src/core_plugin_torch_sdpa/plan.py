@@ -1,4 +1,4 @@
-"""What is prepared once per step and read in every layer: gather indices and masks."""
+"""Plans, prepared once per step and read in every layer: gather indices and masks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from core_plugin_torch_sdpa.partition import DecodeGroup, PrefillTile, decode_gr
 
 @dataclass(frozen=True, slots=True)
 class LayerKind:
-    """What makes layers need different plans.
+    """Kind of layers that share a plan; those of other kinds need others.
 
     Attributes:
         fused: Whether the kernel knows the plain causal square by itself, without a mask.

@@ -25,7 +25,7 @@ _COMMON = "common"
 
 @dataclass(frozen=True, slots=True)
 class Scaffold:
-    """What was made.
+    """A project that was made from templates.
 
     Attributes:
         folder: The project.

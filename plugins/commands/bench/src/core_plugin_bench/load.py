@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What to ask, and how.
+    """End point of the requests, and their form.
 
     Attributes:
         url: Full address of the end point.

@@ -1,4 +1,4 @@
-"""What the offline cases share: their flags, and prompts as the engine takes them."""
+"""Parts that the offline cases share: their flags, and prompts as the engine takes them."""
 
 from __future__ import annotations
 

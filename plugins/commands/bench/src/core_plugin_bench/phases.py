@@ -1,4 +1,4 @@
-"""What a start consists of: the phases that every process reports, the chain of those that decide, and peak memory."""
+"""Phases of a start: those that every process reports, the chain of those that decide, and peak memory."""
 
 from __future__ import annotations
 

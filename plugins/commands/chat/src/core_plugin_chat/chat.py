@@ -63,7 +63,7 @@ def converse(host: CommandHost, args: argparse.Namespace, source: talk.Source) -
 
 @dataclass(slots=True)
 class Totals:
-    """What a chat came to so far; times in seconds."""
+    """Totals of a chat so far; times in seconds."""
 
     answers: int = 0
     read: int = 0

@@ -13,7 +13,7 @@ ROLES = ("system", "developer", "user", "assistant", "tool")
 
 
 class Conversation:
-    """What was said, with the system prompt in front.
+    """Messages of a conversation, with the system prompt in front.
 
     Attributes:
         system: The system prompt, or None.

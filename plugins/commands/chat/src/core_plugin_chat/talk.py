@@ -1,4 +1,4 @@
-"""What `core chat`, `core run` and `core complete` share: flags, where answers come from, and how they are shown."""
+"""Parts shared by `core chat`, `core run` and `core complete`: flags, sources of answers, and how these are shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the commands share: the options that they take, and how they say that a part of the answer is missing."""
+"""Parts that the commands share: the options that they take, and how they say that a part of the answer is missing."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from torch.nn import functional
 
 @dataclass(frozen=True, kw_only=True)
 class Reference:
-    """What a reference decoder is made of.
+    """Description of a reference decoder.
 
     Attributes:
         qkv: How queries, keys and values are projected: `split`, one linear each; `joined`, one for all (`qkv_proj`);

@@ -1,4 +1,4 @@
-"""What vLLM's flags mean here, as data. `docs/vllm-flags.md` is written from it."""
+"""Table of vLLM's flags and their meanings here, as data. `docs/vllm-flags.md` is written from it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the subprocess executor and its child say to each other."""
+"""Messages between the subprocess executor and its child."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Returned(msgspec.Struct, tag="returned", array_like=True):
 
 
 class Failed(msgspec.Struct, tag="failed", array_like=True):
-    """What was asked raised; `error` is `CoreError.to_dict()`."""
+    """The error that a request raised; `error` is `CoreError.to_dict()`."""
 
     error: dict[str, str]
 

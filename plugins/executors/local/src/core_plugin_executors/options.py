@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class ExecutorOptions(BaseModel):
-    """What a user may set under `subprocess`."""
+    """Options of the executor `subprocess`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

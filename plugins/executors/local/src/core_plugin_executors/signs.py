@@ -14,7 +14,7 @@ SILENCE_SECONDS = 3.0
 """A child that gave none for so long is stopped, or holds its interpreter."""
 
 _LOOK_SECONDS = 1.0
-"""What one look counts for at most: between two that are far apart this process may have been stopped itself."""
+"""Most seconds that one look counts for: between two that are far apart this process may have been stopped itself."""
 
 
 class SignsOfLife:

@@ -1,4 +1,4 @@
-"""What compiling saves a step: the first steps are computed both ways."""
+"""Measurement of the time that compiling saves a step: the first steps are computed both ways."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 METHODS = ("write_kv", "write_rotated", "write", "forward", "forward_picked")
-"""What steps call of attention layers of all kinds. The step's plan is an argument of each."""
+"""Methods of attention layers of all kinds that steps call. The step's plan is an argument of each."""
 
 
 class Opaque:

@@ -1,4 +1,4 @@
-"""What is traced, cut at its attention: each piece between two layers of it is compiled, attention runs as it is."""
+"""Traced models cut at their attention: each piece between two layers of it is compiled, attention runs as it is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the library is able to do on a card; whether it is used by itself is a matter of the platform's preferences."""
+"""Checks of the library's abilities on a card; whether it is used by itself is for the platform's preferences."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from core.api.products import Sizes
 
 RECIPE = (1, BLOCK, BLOCK)
-"""What shares a scale: rows and inputs of activations are 1 and 128, outputs and inputs of weights 128 and 128."""
+"""Sizes of what shares a scale: 1 row and 128 inputs of activations, 128 outputs and 128 inputs of weights."""
 
 
 class Run(NamedTuple):

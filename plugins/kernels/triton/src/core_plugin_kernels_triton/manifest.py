@@ -1,4 +1,4 @@
-"""What the distribution brings. Each part has its descriptors beside it; none imports torch or Triton."""
+"""Manifest of the distribution: its plugins' descriptors, beside each of its parts; none imports torch or Triton."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What this distribution offers, as data; imports neither torch nor the library."""
+"""Manifest of the distribution: its plugins' descriptors, as data; imports neither torch nor the library."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from pydantic import BaseModel, ByteSize, ConfigDict, Field
 
 
 class OffloadOptions(BaseModel):
-    """What a user may set."""
+    """Options of the connector `cpu_offload`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

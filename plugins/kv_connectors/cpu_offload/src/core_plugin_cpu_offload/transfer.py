@@ -1,4 +1,4 @@
-"""What the two sides say to each other: one message per step that moves something, one report in return."""
+"""Messages between the connector's two sides: one per step that moves something, one report in return."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from core_plugin_huggingface.reference import HubReference, parse
 
 _log = logging.getLogger(__name__)
 _ANSWERS = ("CORE-M105", "CORE-M107", "CORE-M171", "CORE-M172")
-"""What keeps the hub from giving a model, but not from serving a copy that is here."""
+"""Codes of errors that keep the hub from giving a model, but not core from serving a copy that is here."""
 
 
 class HubSource:

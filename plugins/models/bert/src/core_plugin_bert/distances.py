@@ -1,4 +1,4 @@
-"""What the distance between two tokens adds to their score: T5's table of distances, as MPNet has it."""
+"""Score biases by the distance between two tokens: T5's table of distances, as MPNet has it."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ _FIXED: Mapping[str, tuple[Any, ...]] = {
     "logn_attention_scale": (False,),
     "logn_attention_clip1": (False,),
 }
-"""What the family can vary and this implementation does not: key -> the values that are carried out."""
+"""Settings that the family can vary and this implementation does not: key -> the values that are carried out."""
 
 _THETA, _NEW_THETA = 160_000.0, 10_000.0
 """Base of the rotation where a configuration names none: transformers', and its makers' first."""

@@ -1,4 +1,4 @@
-"""What a checkpoint's head does. Torch-free."""
+"""Heads of checkpoints: linear layers, pooling and activation. Torch-free."""
 
 from __future__ import annotations
 

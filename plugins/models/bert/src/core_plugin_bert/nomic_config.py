@@ -44,7 +44,7 @@ _FIXED: Mapping[str, tuple[Any, ...]] = {
     "rotary_scaling_factor": (None,),
     "moe_every_n_layers": (0, None),
 }
-"""What the family can vary and this implementation does not: key -> the values that are carried out."""
+"""Settings that the family can vary and this implementation does not: key -> the values that are carried out."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ _KEYS = {
 _USUAL = {"d_model": 2048, "n_heads": 16, "n_layers": 24, "max_seq_len": 2048, "vocab_size": 32000}
 _OF_ATTENTION = {"kv_n_heads": 1}
 _OF_EXPERTS = {"ffn_hidden_size": 3584, "moe_num_experts": 4, "moe_top_k": 1, "moe_normalize_expert_weights": 1.0}
-"""What transformers takes for keys that a configuration lacks."""
+"""Defaults of transformers for keys that a configuration lacks."""
 
 _EPS = 1e-5
 

@@ -15,7 +15,7 @@ _MULTIPLE = 256
 _OF_ATTENTION = ("sparsify", "window_length", "num_sink_tokens", "unshifted_sink", "is_mamba", "is_llama4", "mamba")
 _OF_MLP = ("sparsify", "is_moe", "moe")
 _OTHERWISE = ("bias", "qkv_bias", "o_proj_bias")
-"""What configurations can ask for and no published model has."""
+"""Keys of biases that configurations can ask for and no published model has."""
 
 
 def read(config: Mapping[str, Any]) -> Decoder:

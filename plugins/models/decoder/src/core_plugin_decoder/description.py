@@ -1,4 +1,4 @@
-"""What a decoder is made of, as data. Torch-free.
+"""Description of a decoder, as data. Torch-free.
 
 A module's name is a path below the part that it belongs to, as the checkpoint has it.
 """
@@ -170,7 +170,7 @@ class Attention:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Index:
-    """What picks the positions that latent attention sees.
+    """An index, which picks the positions that latent attention sees.
 
     Attributes:
         heads: Index heads.
@@ -337,7 +337,7 @@ class Mixture:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recurrence:
-    """What reads its past by recurrence in the place of an attention.
+    """A mixer that reads its past by recurrence, in the place of an attention.
 
     Attributes:
         name: Its module in a layer.
@@ -398,7 +398,7 @@ class Layer:
 
     @property
     def recurrences(self) -> tuple[Recurrence, ...]:
-        """What reads its past by recurrence, in the place of the attention or beside it."""
+        """Mixers that read their past by recurrence, in the place of the attention or beside it."""
         return tuple(one for one in (self.attention, self.recurrence) if isinstance(one, Recurrence))
 
 

@@ -1,4 +1,4 @@
-"""What comes before the first layer: token embeddings, positions, a norm, a projection."""
+"""Input of the first layer: token embeddings, positions, a norm, a projection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands between attention and its output projection.
+"""Gates and mixing between attention and its output projection.
 
 Shapes: T tokens of a step; D hidden size; H heads of a rank.
 """

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Picked:
-    """What the latest index of a step picked: layers without one of their own see the same positions.
+    """Picks of the latest index of a step: layers without one of their own see the same positions.
 
     Attributes:
         positions: `(T, K)` int32; None where every query sees all.

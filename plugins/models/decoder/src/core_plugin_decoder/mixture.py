@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class MixtureOfExperts:
-    """What a token's experts make of it, weighed by the router, and what a shared MLP does."""
+    """Sum of a token's experts, weighed by the router, and of a shared MLP if there is one."""
 
     def __init__(self, given: Mixture, build: LayerBuilder, hidden_size: int, layer: str) -> None:
         self.router = _router(given, build, hidden_size, layer)

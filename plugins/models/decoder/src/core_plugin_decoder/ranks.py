@@ -1,4 +1,4 @@
-"""What a rank has of a mixer that is divided by heads. Torch-free."""
+"""Share of a rank in a mixer that is divided by heads. Torch-free."""
 
 from __future__ import annotations
 

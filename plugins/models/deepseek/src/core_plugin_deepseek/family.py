@@ -72,7 +72,7 @@ _USUAL: Mapping[str, Mapping[str, Any]] = {
     "Glm4MoeLite": _LITE,
     "GlmMoeDsa": _FIFTH,
 }
-"""What transformers takes for keys that a configuration lacks, by how an architecture begins; else `_THIRD`."""
+"""Defaults of transformers for keys that a configuration lacks, by how an architecture begins; else `_THIRD`."""
 
 
 def read(config: Mapping[str, Any]) -> Decoder:

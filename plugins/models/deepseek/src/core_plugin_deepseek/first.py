@@ -11,7 +11,7 @@ from core.api import Routing
 from core_plugin_deepseek.parts import decoder_of, mixture
 
 _USUAL: Mapping[str, Any] = {"first_k_dense_replace": 0, "moe_intermediate_size": 1407}
-"""What its makers' code takes for keys that a configuration lacks."""
+"""Defaults of its makers' code for keys that a configuration lacks."""
 
 
 def read(config: Mapping[str, Any]) -> Decoder:

@@ -1,4 +1,4 @@
-"""What all of these decoders have in common: norms, dense layers, experts and which layers have them."""
+"""Parts that all of these decoders have in common: norms, dense layers, experts and which layers have them."""
 
 from __future__ import annotations
 

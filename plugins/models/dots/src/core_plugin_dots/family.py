@@ -23,7 +23,7 @@ from core_plugin_decoder import (
 from core.api import MOST_LAYERS
 
 _USUAL = {"sliding_window": 4096, "moe_intermediate_size": 1408}
-"""What transformers takes for keys that a configuration lacks."""
+"""Defaults of transformers for keys that a configuration lacks."""
 
 
 def read(config: Mapping[str, Any]) -> Decoder:

@@ -1,4 +1,4 @@
-"""What layers of Gemma 3n do beside attention and MLP: alternating updates (AltUp), a residual of low rank (Laurel).
+"""Parts of Gemma 3n's layers beside attention and MLP: alternating updates (AltUp), a residual of low rank (Laurel).
 
 Shapes: T tokens of a step; D hidden size; S streams of hidden states; P numbers of a layer's own input.
 """

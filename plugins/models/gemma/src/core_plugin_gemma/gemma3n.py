@@ -46,7 +46,7 @@ _SPARSE, _SHARE = 10, 0.95
 """Without a pattern the first so many layers of more have so great a share of their activations cut off."""
 
 _KEPT = ("k_proj", "v_proj", "k_norm", "v_norm")
-"""What some checkpoints have of layers that read the keys and values of others."""
+"""Modules that some checkpoints have in layers that read the keys and values of others."""
 
 
 def fields(config: Mapping[str, Any]) -> Fields:

@@ -78,7 +78,7 @@ def read(config: Mapping[str, Any]) -> Decoder:
 
 
 _KEPT = ("k_proj", "v_proj", "k_norm", "v_norm")
-"""What some checkpoints have of layers that read the keys and values of others."""
+"""Modules that some checkpoints have in layers that read the keys and values of others."""
 
 shape = shape_of(read)
 

@@ -1,4 +1,4 @@
-"""What each layer of Gemma 3n and 4 gets beside hidden states. Torch-free to import.
+"""Inputs of each layer of Gemma 3n and 4 beside hidden states. Torch-free to import.
 
 Shapes: T tokens of a step; D hidden size; N layers; P numbers of what a token gives a layer besides.
 """

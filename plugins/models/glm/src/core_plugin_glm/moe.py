@@ -28,7 +28,7 @@ _USUAL = {
     "moe_intermediate_size": 1408,
     "norm_topk_prob": True,
 }
-"""What transformers takes for keys that a configuration lacks."""
+"""Defaults of transformers for keys that a configuration lacks."""
 
 
 def read(config: Mapping[str, Any]) -> Decoder:

@@ -1,4 +1,4 @@
-"""What GPT-2 and its kin have in common: names of keys, of modules, and the layers around attention."""
+"""Parts that GPT-2 and its kin have in common: names of keys, of modules, and the layers around attention."""
 
 from __future__ import annotations
 

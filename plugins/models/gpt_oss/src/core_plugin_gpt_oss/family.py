@@ -18,7 +18,7 @@ _USUAL = {
     "num_local_experts": 128,
     "num_experts_per_tok": 4,
 }
-"""What transformers takes for keys that a configuration lacks."""
+"""Defaults of transformers for keys that a configuration lacks."""
 
 _ROPE = {
     "rope_type": "yarn",

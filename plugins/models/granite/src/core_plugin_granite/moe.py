@@ -14,10 +14,10 @@ from core_plugin_granite.windowed import read as read_windowed
 
 
 class _Names(NamedTuple):
-    """What checkpoints call a mixture's modules, and the two tensors that hold the weights of all experts.
+    """Checkpoints' names of a mixture's modules, and of the two tensors that hold the weights of all experts.
 
     Attributes:
-        widen: What makes gate and up of the hidden state: one module, or one for each.
+        widen: Modules that make gate and up of the hidden state: one module, or one for each.
         ending: Of those tensors' names; None: each expert has tensors of its own.
     """
 

@@ -16,7 +16,7 @@ _USUAL = {
     "output_multiplier_scale": 0.5773502691896257,
     "num_experts_per_tok": 2,
 }
-"""What the makers of Grok-1's checkpoint take for keys that a configuration lacks."""
+"""Defaults of the makers of Grok-1's checkpoint for keys that a configuration lacks."""
 
 _CAP = 30.0
 _NORMS = ("pre_attn_norm", "post_attn_norm", "pre_moe_norm", "post_moe_norm")

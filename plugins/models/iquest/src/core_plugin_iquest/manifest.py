@@ -1,4 +1,4 @@
-"""What this distribution offers, as data."""
+"""Manifest of the distribution: its plugins' descriptors, as data."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ _LATENT = {
     "qk_rope_head_dim": 64,
     "v_head_dim": 128,
 }
-"""What transformers takes for keys that a configuration lacks."""
+"""Defaults of transformers for keys that a configuration lacks."""
 
 
 def read(config: Mapping[str, Any]) -> Decoder:

@@ -1,4 +1,4 @@
-"""What architectures of Llama's kind do differently, as far as their configurations do not say it. Torch-free."""
+"""Peculiarities of architectures of Llama's kind, as far as their configurations do not state them. Torch-free."""
 
 from __future__ import annotations
 

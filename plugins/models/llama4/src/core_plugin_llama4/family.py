@@ -31,7 +31,7 @@ _USUAL = {
     "intermediate_size": 8192,
     "intermediate_size_mlp": 16384,
 }
-"""What transformers takes for keys that a configuration lacks."""
+"""Defaults of transformers for keys that a configuration lacks."""
 
 _PARTS = ("gate_up_proj", "down_proj")
 

@@ -37,7 +37,7 @@ _USUAL: Mapping[str, Any] = {
     "rope_theta": 1e7,
     "rms_norm_eps": 1e-5,
 }
-"""What transformers takes for keys that a configuration lacks."""
+"""Defaults of transformers for keys that a configuration lacks."""
 
 
 def read(config: Mapping[str, Any]) -> Decoder:

@@ -32,7 +32,7 @@ _USUAL = {
     "moe_intermediate_size": 2048,
     "norm_topk_prob": True,
 }
-"""What transformers takes for keys that a configuration lacks."""
+"""Defaults of transformers for keys that a configuration lacks."""
 
 _PERIOD, _WINDOW = 6, 129
 _THETA = {FULL: 5000000.0, SLIDING: 10000.0}

@@ -20,7 +20,7 @@ _USUAL: Mapping[str, Any] = {
     "scale_depth": 1.4,
     "dim_model_base": 256,
 }
-"""What transformers takes for keys that a configuration lacks."""
+"""Defaults of transformers for keys that a configuration lacks."""
 
 
 def read(config: Mapping[str, Any]) -> Decoder:

@@ -28,7 +28,7 @@ _USUAL = {
     "num_local_experts": 256,
     "num_experts_per_tok": 8,
 }
-"""What transformers takes for keys that a configuration lacks."""
+"""Defaults of transformers for keys that a configuration lacks."""
 
 _THETA = 5000000.0
 

@@ -11,7 +11,7 @@ from core.api import RopeConfig, Routing
 
 _FIRST = {"num_experts": 64, "num_experts_per_tok": 8, "rms_norm_eps": 1e-5, "rope_theta": 10000.0}
 _FLEX = {"num_experts": 7, "num_experts_per_tok": 5, "rms_norm_eps": 1e-6, "rope_theta": 500000.0}
-"""What transformers takes for keys that a configuration lacks."""
+"""Defaults of transformers for keys that a configuration lacks."""
 
 
 def read(config: Mapping[str, Any]) -> Decoder:

@@ -1,4 +1,4 @@
-"""What PLaMo 2 and 3 have in common: norms on both sides of mixer and MLP, and their output projection. Torch-free."""
+"""Parts that PLaMo 2 and 3 share: norms on both sides of mixer and MLP, and their output projection. Torch-free."""
 
 from __future__ import annotations
 

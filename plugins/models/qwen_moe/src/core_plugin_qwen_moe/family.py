@@ -24,7 +24,7 @@ from core.api import MOST_LAYERS, Routing
 
 _FIRST = {"num_experts_per_tok": 4, "num_experts": 60, "moe_intermediate_size": 1408}
 _SECOND = {"num_experts_per_tok": 8, "num_experts": 128, "moe_intermediate_size": 768}
-"""What transformers takes for keys that a configuration lacks."""
+"""Defaults of transformers for keys that a configuration lacks."""
 
 
 def read(config: Mapping[str, Any]) -> Decoder:

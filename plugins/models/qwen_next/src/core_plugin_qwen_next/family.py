@@ -43,7 +43,7 @@ _NEXT = {
 }
 _DENSE = {"head_dim": 256, "num_key_value_heads": 4, "intermediate_size": 12288}
 _EXPERTS = {"head_dim": 256, "num_key_value_heads": 2, "num_experts": 256, "num_experts_per_tok": 8}
-"""What transformers takes for keys that a configuration lacks."""
+"""Defaults of transformers for keys that a configuration lacks."""
 
 _NESTED = "model.language_model"
 """The text decoder in multimodal checkpoints."""

@@ -8,7 +8,7 @@ from core.api.verdict import Verdict
 from core_plugin_transformers_bridge.sources import Source, causal, installed, source_of
 
 _STATES = ("nn.Conv1d(", "causal_conv1d", "update_conv_state", "update_recurrent_state", "nn.LSTM(", "nn.GRU(")
-"""What layers say that mix the tokens of a request by something else than attention."""
+"""Source text of layers that mix the tokens of a request by something else than attention."""
 
 _DECIDES = re.compile(r"(?<!>>> )(?:config|self)\.is_decoder")
 """Where a class goes by `is_decoder`; examples in its documentation do not count."""

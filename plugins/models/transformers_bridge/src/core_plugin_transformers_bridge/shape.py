@@ -1,4 +1,4 @@
-"""What a configuration says of a model of transformers. Torch-free."""
+"""Shape of a model of transformers, read from its configuration. Torch-free."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _DROPPED = ("quantization_config", "auto_map", "torch_dtype", "dtype")
-"""What core reads itself, and what would run code of the checkpoint."""
+"""Keys that core reads itself, and those that would run code of the checkpoint."""
 
 
 def skeleton(config: Mapping[str, Any]) -> Any:

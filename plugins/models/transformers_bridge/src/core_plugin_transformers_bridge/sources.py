@@ -1,4 +1,4 @@
-"""What the source files of the installed transformers say of its classes. Torch-free: importing them needs torch."""
+"""Facts about transformers' classes, read from its installed source files. Torch-free: importing them needs torch."""
 
 from __future__ import annotations
 

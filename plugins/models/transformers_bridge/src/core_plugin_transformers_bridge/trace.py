@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 _HARMLESS = frozenset({"dropout", "position_ids", "use_cache", "cache_position", "is_causal", "layer_idx"})
-"""What models hand to their attention beside what core reads, and that changes nothing of what it computes here."""
+"""Arguments that models pass to attention beside what core reads, and that change nothing of what it computes here."""
 
 
 class Site(NamedTuple):

@@ -21,7 +21,7 @@ _ADAPTERS = ("linear_q_adapter_list", "linear_k_adapter_list", "linear_v_adapter
 
 
 class SharedBlock:
-    """What all uses of a block share.
+    """Parts of a block that all of its uses share.
 
     Args:
         path: Of the block, in the layer that uses it first.
@@ -105,7 +105,7 @@ class BlockUse:
 
 
 class _QueryAdapters:
-    """What a use adds to queries, keys and values, each a product of two narrow matrices."""
+    """Adapters of a use, added to queries, keys and values, each a product of two narrow matrices."""
 
     def __init__(self, block: SharedBlock, number: int) -> None:
         given, build, path = block.given, block.build, f"{block.path}.self_attn"

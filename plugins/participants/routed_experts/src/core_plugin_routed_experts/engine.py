@@ -19,7 +19,7 @@ SECONDS = 1.0
 
 
 class Gathered:
-    """What is known of one request.
+    """Experts of one request, as far as they are known.
 
     Attributes:
         start: First token that is wanted.

@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class RoutedExpertsOptions(BaseModel):
-    """What is returned, and what is counted."""
+    """Options of the participant: returning experts, and counting their tokens."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

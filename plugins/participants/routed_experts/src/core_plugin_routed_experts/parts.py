@@ -1,4 +1,4 @@
-"""What the halves send each other."""
+"""Messages between the halves."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 class Orders(msgspec.Struct):
-    """What the worker half is to do in a step.
+    """Orders to the worker half for a step.
 
     Attributes:
         rows, handles: Rows that run from this step on, and whose request each belongs to: their experts are sent.

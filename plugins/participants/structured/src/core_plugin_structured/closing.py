@@ -33,7 +33,7 @@ from core_plugin_structured.schema_tree import (
 )
 
 _PER_SCHEMA = 32
-"""What looking at a schema costs, beside a character that is written: some ten microseconds."""
+"""Cost of looking at a schema, where that of a character that is written is 1: some ten microseconds."""
 
 
 def compiled_value(grammar: Grammar, *, additional_properties: bool) -> str:
@@ -72,7 +72,7 @@ def close_objects(schema: Any) -> Any:
 
 @dataclass(slots=True)
 class _Named:
-    """What is known of an object's properties.
+    """Known properties of an object.
 
     Attributes:
         names: Those that are described or required, in order.

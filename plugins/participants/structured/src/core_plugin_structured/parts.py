@@ -1,4 +1,4 @@
-"""What the halves send each other, and what the participant is called."""
+"""Messages between the halves, and the participant's name."""
 
 from __future__ import annotations
 

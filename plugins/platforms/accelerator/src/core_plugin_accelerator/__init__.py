@@ -1,4 +1,4 @@
-"""What platforms of accelerators share. Importing this package imports no torch; `platform` and what it uses does."""
+"""Common parts of accelerator platforms. Importing this package imports no torch; `platform` and what it uses does."""
 
 from core_plugin_accelerator.build import TorchBuild, torch_build
 from core_plugin_accelerator.cards import Card, Fact, absent, found

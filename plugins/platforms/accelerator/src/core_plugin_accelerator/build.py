@@ -11,7 +11,7 @@ _LINE = re.compile(r"""^(__version__|cuda|hip|xpu)\b[^=\n]*=\s*(?:None|['"]([^'"
 
 
 class TorchBuild(NamedTuple):
-    """What `torch/version.py` says.
+    """Build of torch, as `torch/version.py` describes it.
 
     Attributes:
         version: `2.13.0+cpu`; empty if torch is not installed.

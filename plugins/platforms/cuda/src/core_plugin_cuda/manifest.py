@@ -1,4 +1,4 @@
-"""What this distribution offers as data; imports neither torch nor the implementation."""
+"""Manifest of the distribution: its plugins' descriptors, as data; imports neither torch nor the implementation."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ LEAST = (8, 0)
 """Oldest compute capability that is supported: the first with bfloat16."""
 
 INDEX = "CUDA"
-"""Whose wheels of torch run on these devices."""
+"""Name of pytorch.org's index whose wheels of torch run on these devices."""
 
 _FLOATS = (((8, 0), "bf16"), ((8, 9), "fp8_e4m3"), ((8, 9), "fp8_e5m2"), ((10, 0), "fp4_e2m1"))
 

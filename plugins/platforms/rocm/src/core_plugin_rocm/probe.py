@@ -18,7 +18,7 @@ HIP = ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
 """Of these the first that is set counts, among what the runtime's own variable leaves."""
 
 INDEX = "ROCm"
-"""Whose wheels of torch run on these devices."""
+"""Name of pytorch.org's index whose wheels of torch run on these devices."""
 
 SUPPORTED = ("gfx90a", "gfx94?", "gfx950", "gfx110?", "gfx115?", "gfx120?")
 _FLOAT8 = ("gfx950", "gfx120?")

@@ -44,7 +44,7 @@ class Node:
 
     @property
     def uuid(self) -> str:
-        """What `ROCR_VISIBLE_DEVICES` may name it by; empty for a card without a number of its own."""
+        """Id by which `ROCR_VISIBLE_DEVICES` may name it; empty for a card without a number of its own."""
         number = int(self.properties.get("unique_id", "0"))
         return f"GPU-{number:016x}" if number else ""
 
@@ -57,7 +57,7 @@ class Node:
 
     @property
     def name(self) -> str:
-        """What the maker calls it; the target where the card does not say."""
+        """Product name of its maker; the target where the card does not say."""
         minor = self.properties.get("drm_render_minor", "")
         product = self._root / "sys/class/drm" / f"renderD{minor}" / "device/product_name"
         return _text(product) or f"AMD {self.arch}"

@@ -1,4 +1,4 @@
-"""What stands in for the device in the conformance kit, where there is none."""
+"""Stand-in for the device in the conformance kit, where there is none."""
 
 from __future__ import annotations
 

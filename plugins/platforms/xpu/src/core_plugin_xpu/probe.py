@@ -17,7 +17,7 @@ from core_plugin_xpu.level_zero import Device, LevelZeroError, devices
 VISIBLE = ("ZE_AFFINITY_MASK", "ONEAPI_DEVICE_SELECTOR")
 VENDOR = "0x8086"
 INDEX = "XPU"
-"""Whose wheels of torch run on these devices."""
+"""Name of pytorch.org's index whose wheels of torch run on these devices."""
 
 
 def probe() -> ProbeResult:

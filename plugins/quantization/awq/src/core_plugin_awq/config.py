@@ -1,4 +1,4 @@
-"""What an AWQ checkpoint says of itself. Torch-free."""
+"""Quantization settings of an AWQ checkpoint. Torch-free."""
 
 from __future__ import annotations
 

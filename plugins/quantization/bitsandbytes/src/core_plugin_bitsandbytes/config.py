@@ -1,4 +1,4 @@
-"""What a bitsandbytes checkpoint says of itself. Torch-free."""
+"""Quantization settings of a bitsandbytes checkpoint. Torch-free."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a file says of the codes of a weight of four bits: the library's quantization state."""
+"""The library's quantization state: a file's description of the codes of a weight of four bits."""
 
 from __future__ import annotations
 

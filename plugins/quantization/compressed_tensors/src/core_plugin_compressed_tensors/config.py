@@ -1,4 +1,4 @@
-"""What a compressed-tensors checkpoint says of itself. Torch-free."""
+"""Quantization settings of a compressed-tensors checkpoint. Torch-free."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from core_plugin_compressed_tensors.schemes import Scheme, mapping, reasons_of, 
 
 
 class CompressedOptions(BaseModel):
-    """What a user may set."""
+    """Options of the method `compressed-tensors`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -28,7 +28,7 @@ class Scheme:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What one format of tensors may hold.
+    """Settings that one format of tensors may have.
 
     Attributes:
         weights: Key of a group's `weights` -> values that are read; None: a size of any kind.

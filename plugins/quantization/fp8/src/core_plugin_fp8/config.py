@@ -1,4 +1,4 @@
-"""What a checkpoint with float8 weights says of itself. Torch-free."""
+"""Quantization settings of a checkpoint with float8 weights. Torch-free."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CODES = "float8_e4m3fn"
 
 
 class FP8Options(BaseModel):
-    """What a user may set."""
+    """Options of the method `fp8`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

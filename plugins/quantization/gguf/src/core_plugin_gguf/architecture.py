@@ -1,4 +1,4 @@
-"""What is said of an architecture whose files can be read. Torch-free."""
+"""Descriptions of architectures whose files can be read. Torch-free."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ _SAMPLING = {
 _POOLING = {1: "mean", 2: "cls", 3: "last"}
 """`gguf.PoolingType` -> the name of the way."""
 _NO_TOKEN = (-1, 2**32 - 1)
-"""What converters write for a token that the model does not have."""
+"""Ids that converters write for a token that the model does not have."""
 _DTYPES: Mapping[Kind, str] = {GGMLQuantizationType.F32: "float32", GGMLQuantizationType.F16: "float16"}
 
 

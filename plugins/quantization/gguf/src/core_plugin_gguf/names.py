@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _FACTS = re.compile(r"rope_(freqs|factors_(short|long))\.weight|blk\.\d+\.attn_rot_embd\.weight")
 _INPUT_SCALE = "input_scale"
-"""What a tensor is called that the runtime rounds activations with."""
+"""Name of the tensor that the runtime rounds activations with."""
 
 _BLOCK = re.compile(r"blk\.(\d+)\.(.+)")
 

@@ -31,7 +31,7 @@ _LONGEST_PIECE = 1024
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """What a file says about its tokenizer.
+    """A file's description of its tokenizer.
 
     Attributes:
         kind: `gpt2`, `llama`, `bert` or `plamo2`.

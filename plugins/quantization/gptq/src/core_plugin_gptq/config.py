@@ -1,4 +1,4 @@
-"""What a GPTQ checkpoint says of itself. Torch-free."""
+"""Quantization settings of a GPTQ checkpoint. Torch-free."""
 
 from __future__ import annotations
 

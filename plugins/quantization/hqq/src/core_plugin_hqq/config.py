@@ -1,4 +1,4 @@
-"""What an HQQ checkpoint says of itself. Torch-free."""
+"""Quantization settings of an HQQ checkpoint. Torch-free."""
 
 from __future__ import annotations
 

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from core.api import LayerSite, QuantContext, WeightForm, WeightTensor
 
 CHECKED = ("nbits", "group_size", "axis", "shape")
-"""What a file says of a weight as well."""
+"""Settings that a file may state beside a weight as well; they are held against the configuration."""
 
 FURTHER = (
     *("channel_wise", "compute_dtype", "encoded_state_dict", "offload_meta", "optimize", "packing"),
     *("quant_scale", "quant_zero", "round_zero", "stores_quant_config", "unpack_view_dtype", "view_as_float"),
 )
-"""What else the library writes beside each weight, as tensors; nothing of it is needed."""
+"""Further tensors that the library writes beside each weight; none of them is needed."""
 
 _ALONE = (None, None)
 

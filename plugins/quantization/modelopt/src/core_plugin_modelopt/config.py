@@ -1,4 +1,4 @@
-"""What a ModelOpt checkpoint says of itself. Torch-free."""
+"""Quantization settings of a ModelOpt checkpoint. Torch-free."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ALGORITHMS: Mapping[str, WeightForm] = {
 
 
 class ModelOptOptions(BaseModel):
-    """What a user may set."""
+    """Options of the method `modelopt`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -1,4 +1,4 @@
-"""What a checkpoint in a microscaling format says of itself. Torch-free."""
+"""Quantization settings of a checkpoint in a microscaling format. Torch-free."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _QUARK_SCALES: Mapping[str, Any] = {"qscheme": "per_group", "group_size": RUN, "
 
 
 class MXOptions(BaseModel):
-    """What a user may set."""
+    """Options of the method `mx`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

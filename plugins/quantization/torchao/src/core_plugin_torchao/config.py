@@ -1,4 +1,4 @@
-"""What a torchao checkpoint says of itself. Torch-free."""
+"""Quantization settings of a torchao checkpoint. Torch-free."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CODES = "_weight_qdata"
 """Suffix of the codes of a weight."""
 
 _PARAMETER = re.compile(r"_(\w+)_qdata")
-"""What the codes of a parameter are called in its module."""
+"""Pattern of the name that a parameter's codes have in its module."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What AutoRound says in a `quantization_config`, whatever packing its tensors have. Torch-free."""
+"""AutoRound's settings in a `quantization_config`, whatever packing its tensors have. Torch-free."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the methods `int8` and `int4` make of plain weights, for the conformance kit."""
+"""Plain weights as the methods `int8` and `int4` round them, for the conformance kit."""
 
 from __future__ import annotations
 

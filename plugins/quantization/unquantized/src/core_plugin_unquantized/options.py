@@ -1,4 +1,4 @@
-"""What may be said of this distribution's plugins before torch is imported: their options, and what they read."""
+"""Options of this distribution's plugins, and a check of the checkpoints that they read. Torch-free."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from core.api import ProbeResult, QuantRequest, Verdict
 
 
 class Int8Options(BaseModel):
-    """What a user may set for `--quantization int8`."""
+    """Options of `--quantization int8`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -19,7 +19,7 @@ class Int8Options(BaseModel):
 
 
 class Int4Options(BaseModel):
-    """What a user may set for `--quantization int4`."""
+    """Options of `--quantization int4`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

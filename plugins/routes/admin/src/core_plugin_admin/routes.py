@@ -41,7 +41,7 @@ class AdminRoute(NamedTuple):
 
     @property
     def body(self) -> type[AdminBody] | None:
-        """What clients are told of its body."""
+        """Type of the body that clients are told of; None for a route without one."""
         return self.fields if self.method == "POST" and self.fields is not None and self.fields.model_fields else None
 
 

@@ -50,7 +50,7 @@ class OutputConfig(BodyPart):
 
 
 class PromptBody(Body):
-    """What makes up the prompt; all of `POST /v1/messages/count_tokens`."""
+    """Fields that make up the prompt; all of `POST /v1/messages/count_tokens`."""
 
     refused: ClassVar[Mapping[str, str]] = _REFUSED
 
@@ -66,7 +66,7 @@ class PromptBody(Body):
 
 
 class Metadata(BodyPart):
-    """What is known of the request: the end user's id."""
+    """Metadata of the request: the end user's id."""
 
     user_id: str | None = None
 

@@ -18,7 +18,7 @@ from core_plugin_anthropic.request import count_request, message_request, one_ca
 
 PATH = "/v1/messages"
 VERSION_HEADER = "anthropic-version"
-"""What every client of this API sends, and nobody else."""
+"""Header that every client of this API sends, and nobody else."""
 
 _UNUSED = frozenset({"service_tier"})
 

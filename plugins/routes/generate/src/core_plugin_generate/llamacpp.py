@@ -181,7 +181,7 @@ class LlamaCpp:
 
 
 class Records:
-    """What is told of a request's answers.
+    """Records of a request's answers.
 
     Args:
         prompts, answers: By the number of the prompt.

@@ -92,7 +92,7 @@ class GenerateBody(Body):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What the answer to one prompt has to tell.
+    """Contents that are wanted of the answer to one prompt.
 
     Attributes:
         prompt_from: From which token of the prompt on log-probabilities are told; -1: of none.

@@ -67,7 +67,7 @@ class Streamed(Named):
 
 
 class Generated(Streamed):
-    """What `/api/chat` and `/api/generate` share."""
+    """Fields that `/api/chat` and `/api/generate` share."""
 
     options: Options | None = None
     format: str | dict[str, Any] | None = None

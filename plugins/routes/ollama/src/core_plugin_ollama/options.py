@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class OllamaOptions(BaseModel):
-    """What `--opt ollama.KEY=VALUE` sets."""
+    """Options of `--opt ollama.KEY=VALUE`."""
 
     model_config = ConfigDict(extra="forbid")
 

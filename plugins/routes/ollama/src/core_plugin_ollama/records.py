@@ -17,7 +17,7 @@ Shape = Callable[["Part"], Record]
 
 @dataclass(slots=True)
 class Part:
-    """What is new in an answer, or all of it."""
+    """New part of an answer, or all of it."""
 
     text: str = ""
     thinking: str = ""

@@ -12,7 +12,7 @@ from core_plugin_openai.logprobs import CompletionLogprobs, join_lists, prompt_l
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a request wants to see.
+    """Parts of an answer that a request wants to see.
 
     Attributes:
         echo: The prompt in front of every text.

@@ -41,7 +41,7 @@ PLUGIN_FIELDS = ("return_routed_experts", "routed_experts_prompt_start")
 
 
 class StreamOptions(BodyPart):
-    """What a stream says about usage."""
+    """Options of a stream: the usage that it reports."""
 
     include_usage: bool | None = None
     continuous_usage_stats: bool | None = None

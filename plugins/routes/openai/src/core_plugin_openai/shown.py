@@ -1,4 +1,4 @@
-"""What of an answer a client wants to see."""
+"""Parts of an answer that a client wants to see."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from core.api.parsers import ParseEvent
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What of a chat answer is shown.
+    """Parts of a chat answer that are shown.
 
     Attributes:
         reasoning: The thinking; it is kept back otherwise.

@@ -28,11 +28,11 @@ class StructuredFields(BaseModel):
 
 
 class Form(NamedTuple):
-    """What an answer must look like.
+    """Form that an answer must have.
 
     Attributes:
         structured: As `AnswerRequest.structured`.
-        names: What errors call it, as `AnswerRequest.names`.
+        names: Names of it in errors, as `AnswerRequest.names`.
     """
 
     structured: Mapping[str, Any]

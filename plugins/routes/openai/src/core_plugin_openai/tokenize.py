@@ -1,4 +1,4 @@
-"""What `POST /tokenize`, `POST /detokenize` and `GET /tokenizer_info` answer."""
+"""Answers of `POST /tokenize`, `POST /detokenize` and `GET /tokenizer_info`."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ SHARE = 8
 """One stream may fill this part of the memory for all."""
 
 STREAM_BYTES = 2048
-"""What a stream takes beside its events, so that many short ones are bounded as well."""
+"""Bytes that a stream takes beside its events, so that many short ones are bounded as well."""
 
 
 @dataclass(slots=True)

@@ -72,7 +72,7 @@ class LLGuidance:
 
 
 class _Tokens:
-    """What the library asks of a tokenizer."""
+    """A tokenizer as the library expects one."""
 
     is_tokenizer_wrapper = True
 

@@ -72,7 +72,7 @@ _NEEDS_TYPE = {
     "required": "object",
 }
 _APART = re.compile(r"\\.|\[[^\]\\]*(?:\\.[^\]\\]*)*\]?", re.DOTALL)
-"""What is escaped, and classes of characters."""
+"""Pattern of escaped characters and of classes of characters."""
 _LOOKS = re.compile(r"\(\?<?[=!]")
 _MAPS = ("properties", "patternProperties", "$defs", "definitions")
 _LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")

@@ -25,7 +25,7 @@ PoolingMethod = Literal["mean", "max", "cls", "last", "all"]
 
 
 ARRAY_DTYPES = ("bool", "int8", "uint8", "int16", "int32", "int64", "float16", "float32", "float64")
-"""What an array that travels with a prompt may hold."""
+"""Dtypes of arrays that travel with a prompt."""
 
 
 class Array(msgspec.Struct, array_like=True, frozen=True):

@@ -34,7 +34,7 @@ class PoolingPrompt:
 
     @property
     def part(self) -> Pooling:
-        """What travels with it."""
+        """The part that travels with it: its `Pooling`."""
         return self.pooling
 
     def salt(self, given: str | None) -> str | None:

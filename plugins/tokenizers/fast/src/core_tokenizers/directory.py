@@ -19,7 +19,7 @@ _TOKEN_FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
 
 @dataclass(frozen=True, slots=True)
 class TokenizerFiles:
-    """What the files of a directory say together."""
+    """Contents of a directory's tokenizer files, put together."""
 
     backend: tokenizers.Tokenizer
     special: dict[str, str | list[str]]

@@ -1,4 +1,4 @@
-"""What a tokenizer's decoder does with one token."""
+"""Decoding of single tokens, as a tokenizer's decoder does it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class DecoderKind(Enum):
 
 
 class Known(dict[int, T]):
-    """What is known of tokens by id; found out when it is asked for first."""
+    """Facts about tokens by id; each is found out when it is asked for first."""
 
     def __init__(self, read: Callable[[int], T]) -> None:
         super().__init__()

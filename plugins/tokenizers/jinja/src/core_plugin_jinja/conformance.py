@@ -1,4 +1,4 @@
-"""What the conformance kit renders."""
+"""Templates and conversations that the conformance kit renders."""
 
 from __future__ import annotations
 

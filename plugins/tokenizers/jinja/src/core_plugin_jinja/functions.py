@@ -1,4 +1,4 @@
-"""What chat templates may call beside Jinja's own: a refusal, today's date, JSON."""
+"""Functions and filters of chat templates beside Jinja's own: a refusal, today's date, JSON."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MARK_ASCII = json.dumps(MARK).strip('"')
 
 
 class RefusalError(Exception):
-    """What a template says with `raise_exception`."""
+    """A template called `raise_exception`; the message is the template's."""
 
 
 def _raise_exception(message: object) -> NoReturn:

@@ -13,7 +13,7 @@ _STEPS_PER_LOOK = 64
 
 
 class Meter:
-    """What one rendering may still cost."""
+    """Budget of one rendering: the seconds of its thread's processor time that are left."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds

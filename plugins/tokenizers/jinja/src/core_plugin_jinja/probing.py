@@ -1,4 +1,4 @@
-"""What a template expects of messages, as its source tells."""
+"""Forms of message content that a template expects, as its source tells."""
 
 from __future__ import annotations
 

@@ -37,17 +37,17 @@ class BraceCalls:
 
     @cached_property
     def head_finder(self) -> Finder:
-        """What ends a call's name."""
+        """Finder of the literals that end a call's name."""
         return Finder(("{", self.closes))
 
     @cached_property
     def bare_finder(self) -> Finder:
-        """What ends bare text: the call's end, or the beginning of a text."""
+        """Finder of the literals that end bare text: the call's end, or the beginning of a text."""
         return Finder((self.closes, self.quote))
 
     @cached_property
     def text_finder(self) -> Finder:
-        """What ends a text, in which a tag is text."""
+        """Finder of the literal that ends a text, in which a tag is text."""
         return Finder((self.quote,))
 
 

@@ -18,7 +18,7 @@ from core_plugin_parsers.tags import Finder
 from core_plugin_parsers.written import GENERAL, Written, function_of, loosened, tag_text
 
 KINDS = frozenset({"tools", "reasoning"})
-"""What a family may be asked to read."""
+"""Kinds of output that a family may be asked to read."""
 
 _NAME = re.compile(r"[\w.-]{1,256}", re.ASCII)
 """Names of tools that every family has a place for."""
@@ -55,7 +55,7 @@ class Block:
 
     @property
     def reads(self) -> frozenset[str]:
-        """What this is part of; tags around shown text go with the thinking that they part it from."""
+        """Kinds of output that this is part of; tags around shown text go with the thinking that they part it from."""
         if isinstance(self.holds, Headers):
             return KINDS
         return frozenset({"reasoning"} if isinstance(self.holds, Prose) else {"tools"})
@@ -68,7 +68,7 @@ class Block:
 
     @property
     def opens_thought(self) -> tuple[str, ...]:
-        """What a prompt ends with that opened the thinking."""
+        """Texts that a prompt which has opened the thinking ends with."""
         if isinstance(self.holds, Headers):
             return tuple(text + self.holds.ends for text, kind in self.holds.kinds.items() if kind is Prose.REASONING)
         return self.opens if self.holds is Prose.REASONING else ()

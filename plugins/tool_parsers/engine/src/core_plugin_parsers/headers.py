@@ -16,12 +16,12 @@ _MOST = 256
 
 @dataclass(frozen=True)
 class Headers:
-    """What stands between a block's tag and `ends`, and decides what follows. It holds no call itself.
+    """Headers between a block's tag and `ends`, which decide what follows. They hold no calls themselves.
 
     Attributes:
         ends: The literal behind a header.
-        kinds: What a part is, by the header's text; one with another header is shown text.
-        begins: What every header begins with.
+        kinds: Kind of a part, by the header's text; one with another header is shown text.
+        begins: Text that every header begins with.
     """
 
     ends: str
@@ -38,7 +38,7 @@ class Headers:
 
     @cached_property
     def finder(self) -> Finder:
-        """What ends a header."""
+        """Finder of the literal that ends a header."""
         return Finder((self.ends,))
 
 

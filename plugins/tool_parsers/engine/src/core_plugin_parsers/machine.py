@@ -165,7 +165,7 @@ class Machine:
         return self._resume() if reader.failed else end
 
     def _claim(self, end: int) -> None:
-        """What was read up to `end` is a call's, and never text again; if the model was thinking, that is over."""
+        """Give what was read up to `end` to a call: it is never text again; if the model was thinking, that is over."""
         if not self._claimed:
             self._claimed, self._cut_short = True, self._cut_short or self._prose is Prose.REASONING
             self._turn(Prose.TEXT)

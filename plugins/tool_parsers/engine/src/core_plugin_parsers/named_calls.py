@@ -44,7 +44,7 @@ class NamedCalls:
 
     @cached_property
     def name_finder(self) -> Finder:
-        """What ends a name."""
+        """Finder of the literals that end a name."""
         return Finder(self.name_ends or ("{",))
 
     @cached_property

@@ -41,7 +41,7 @@ class NestedCalls:
 
     @cached_property
     def mark_finder(self) -> Finder:
-        """What begins a tag."""
+        """Finder of the literal that begins a tag."""
         return Finder((self.mark,))
 
 

@@ -37,22 +37,22 @@ class PairCalls:
 
     @cached_property
     def name_finder(self) -> Finder:
-        """What ends the name."""
+        """Finder of the literals that end the name."""
         return Finder((*self.separator, self.key[0], self.closes))
 
     @cached_property
     def key_finder(self) -> Finder:
-        """What ends a key."""
+        """Finder of the literal that ends a key."""
         return Finder((self.key[1],))
 
     @cached_property
     def kind_finder(self) -> Finder:
-        """What ends a type."""
+        """Finder of the literal that ends a type."""
         return Finder(self.kind[1:] if self.kind else ())
 
     @cached_property
     def value_finder(self) -> Finder:
-        """What ends a value; a closing tag that is missing is not missed."""
+        """Finder of the literals that end a value; a closing tag that is missing is not missed."""
         return Finder((self.value[1], self.key[0], self.closes))
 
 

@@ -1,4 +1,4 @@
-"""What stands outside calls."""
+"""Kinds of text outside calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What reads the calls of a block: the contract between the machine and the forms of calls."""
+"""Readers of a block's calls: the contract between the machine and the forms of calls."""
 
 from __future__ import annotations
 

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 
 SPACE = " \t\r\n"
 UNDECIDED = ""
-"""What `literal_at` returns when the text ends too early to tell."""
+"""Result of `literal_at` where the text ends too early to tell."""
 
 TOOL_NAME = re.compile(r"[^\s<>\"'{}()]+")
-"""What a tool's name may be; where other characters stand, a tag was only mentioned."""
+"""Pattern of a tool's name; where other characters stand, a tag was only mentioned."""
 
 _SPACES = re.compile(f"[{SPACE}]*")
 

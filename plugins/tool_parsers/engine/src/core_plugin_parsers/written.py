@@ -84,7 +84,7 @@ class Written:
 
 
 GENERAL = Written('{"name": "{name}", "parameters": ', "}", opens="[", closes="]", between=", ")
-"""What is enforced where a family's own form cannot be said by a grammar: a JSON list of calls."""
+"""Form that is enforced where a family's own cannot be said by a grammar: a JSON list of calls."""
 
 
 def function_of(tool: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -36,7 +36,7 @@ class Element:
 
     @cached_property
     def end_finder(self) -> Finder:
-        """What ends the opening tag."""
+        """Finder of the literal that ends the opening tag."""
         return Finder((self.ends,))
 
 
@@ -67,23 +67,23 @@ class XmlCalls:
 
     @cached_property
     def value_finder(self) -> Finder:
-        """What ends a value; a closing tag that is missing is not missed."""
+        """Finder of the literals that end a value; a closing tag that is missing is not missed."""
         around = self.verbatim[:1] if self.verbatim else ()
         return Finder((self.parameter.closes, self.parameter.opens, self.call.closes, *self.closes, *around))
 
     @cached_property
     def verbatim_finder(self) -> Finder:
-        """What ends a verbatim stretch."""
+        """Finder of the literal that ends a verbatim stretch."""
         return Finder(self.verbatim[1:] if self.verbatim else ())
 
     @cached_property
     def inner(self) -> tuple[str, ...]:
-        """What may stand in a call, between parameters."""
+        """Literals that may stand in a call, between parameters."""
         return (self.parameter.opens, self.call.closes, *self.closes, self.call.opens)
 
     @cached_property
     def outer(self) -> tuple[str, ...]:
-        """What may stand between calls."""
+        """Literals that may stand between calls."""
         return (self.call.opens, *self.closes, *self.around)
 
 

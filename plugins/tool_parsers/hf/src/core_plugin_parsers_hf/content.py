@@ -1,4 +1,4 @@
-"""What the text of a field stands for."""
+"""Values of fields, read from their text: the forms of content of response templates, and their transforms."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ _FIELD = frozenset(
 
 
 class Holds(Enum):
-    """What the field of a message is to an answer."""
+    """Role of a message's field in an answer."""
 
     TEXT = "content"
     REASONING = "reasoning"

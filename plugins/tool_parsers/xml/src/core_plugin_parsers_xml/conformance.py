@@ -164,7 +164,7 @@ TAGS = {
     "hy_v4": "<tool_call>",
     "muse": "<atem:function_calls>",
 }
-"""What begins a call, where something else is written in front of it that always means something."""
+"""Tag that begins a call, by parser, where something is written in front of it that always has a meaning."""
 
 ALIASES = {
     "glm": "glm45",

@@ -21,7 +21,7 @@ _MAX_HEADERS = 32
 
 @dataclass(frozen=True, slots=True)
 class RemoteServers:
-    """What the configuration allows.
+    """Tool servers that the configuration allows, and limits of their use.
 
     Attributes:
         own: The operator's servers, by label.

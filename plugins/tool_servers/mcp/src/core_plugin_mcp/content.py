@@ -1,4 +1,4 @@
-"""What a tool gave, as a text for the model."""
+"""Results of tools, as text for the model."""
 
 from __future__ import annotations
 

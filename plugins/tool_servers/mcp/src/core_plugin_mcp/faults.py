@@ -1,4 +1,4 @@
-"""What the SDK raises, as what core knows."""
+"""Errors of the SDK, translated to core's."""
 
 from __future__ import annotations
 

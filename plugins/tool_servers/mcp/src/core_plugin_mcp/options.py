@@ -1,4 +1,4 @@
-"""What a user can set: `--opt mcp.KEY=VALUE`."""
+"""Options of the MCP client: `--opt mcp.KEY=VALUE`."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ByteSize, ConfigDict, Field
 
 
 class MappedOptions(BaseModel):
-    """What a user may set."""
+    """Options of the store `mapped`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

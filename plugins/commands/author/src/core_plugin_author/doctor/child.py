@@ -21,7 +21,7 @@ HEAVY = ("torch", "triton", "transformers", "numpy", "pydantic")
 
 
 class Glance(NamedTuple):
-    """What importing the manifest took: processor time, and which of `HEAVY` came with it."""
+    """Cost of importing the manifest: processor time, and which of `HEAVY` came with it."""
 
     milliseconds: float = 0.0
     heavy: tuple[str, ...] = ()

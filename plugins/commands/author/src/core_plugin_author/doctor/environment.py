@@ -1,4 +1,4 @@
-"""What is wrong with an installation without importing any plugin: duplicates, stale metadata, a shadowed `core`."""
+"""Faults of an installation, found without importing any plugin: duplicates, stale metadata, a shadowed `core`."""
 
 from __future__ import annotations
 

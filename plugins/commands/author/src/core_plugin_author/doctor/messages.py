@@ -1,4 +1,4 @@
-"""What the doctor asks of its child process, and what the child reports. Both travel as JSON."""
+"""Messages between the doctor and its child process: jobs, and reports in return. Both travel as JSON."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from core.api import Finding, InstalledPlugin, PluginFault
 
 
 class Job(BaseModel):
-    """What to look at, on the parent's import path.
+    """The plugin or plugin file to look at, on the parent's import path.
 
     Attributes:
-        entry: What to import; None to say what `file` offers.
+        entry: Plugin to import; None to say what `file` offers.
         file: The plugin file that the entry is in, or that is asked about.
     """
 
@@ -21,17 +21,17 @@ class Job(BaseModel):
 
 
 class Report(BaseModel):
-    """What importing a plugin showed.
+    """Result of importing a plugin.
 
     Attributes:
         descriptor: Whether the entry point names a descriptor (of whatever kind).
         milliseconds: Processor time of importing the manifest, `core.api` being imported already.
         heavy: Libraries that a manifest should not need, and this one imported.
         deprecations: Deprecated uses in the plugin's own files, as `text (file:line)`.
-        told: What the plugin's own check found.
-        faults: What failed: the manifest alone, or every other object that the descriptor names.
+        told: Findings of the plugin's own check.
+        faults: Objects that failed: the manifest alone, or every other object that the descriptor names.
         elsewhere: Whether the descriptor names objects outside the top-level package of its entry point.
-        offered: What a plugin file offers.
+        offered: Plugins that a plugin file offers.
     """
 
     descriptor: bool = False

@@ -23,14 +23,14 @@ MODULE_ABSENT = "CORE-P111"
 """Code of a plugin for a library that is not here."""
 
 MANIFEST_MS = 20.0
-"""What a manifest may take, over the import of `core.api`."""
+"""Milliseconds of processor time that a manifest may take, over the import of `core.api`."""
 
 _LIBRARY = re.compile(r"(?<!\S)(\S+\.(?:so|dylib|dll)[.\d]*): cannot open shared object file")
 _LAST_LINES = 3
 
 
 class Result(NamedTuple):
-    """What is wrong with a plugin.
+    """Findings on one plugin.
 
     Attributes:
         before: It was found on an earlier day and holds still; nothing was imported.

@@ -1,4 +1,4 @@
-"""What the doctor found before: a plugin that was sound is examined again only when something changes for it.
+"""Earlier findings of the doctor: a plugin that was sound is examined again only when something changes for it.
 
 Sound is a plugin on which there were notes at most. What it depends on is in its key: its code and that of plugins that
 its distribution requires, core's code, Python, the import path, and the version of every distribution. What looks at

@@ -1,4 +1,4 @@
-"""What a check says, and what became of it."""
+"""Checks, their levels and their outcomes."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class PluginReport:
 
     @property
     def not_run(self) -> list[NotRun]:
-        """What could not be checked here, and why; the level stays below it."""
+        """Checks that could not be run here, and why; the level stays below theirs."""
         groups: dict[tuple[Level, str], list[str]] = {}
         for outcome in self.outcomes:
             if outcome.status == "unavailable":

@@ -1,4 +1,4 @@
-"""What a plugin gives the kit to work on: the module `conformance.py` in its package, with `samples()`.
+"""Samples, which a plugin gives the kit to work on: the module `conformance.py` in its package, with `samples()`.
 
 ```python
 # acme_core_parser/conformance.py
@@ -158,7 +158,7 @@ class RouteSample(Sample):
 
 @dataclass(frozen=True)
 class SocketSample(Sample):
-    """What is sent over a plugin's web socket, and what comes back. The kit's engine says "kit" to every prompt.
+    """Messages over a plugin's web socket, and what comes back. The kit's engine says "kit" to every prompt.
 
     Attributes:
         path: With its parameters filled in.

@@ -1,4 +1,4 @@
-"""What is checked: one installed plugin, and what several of its checks share."""
+"""Subject of a check: one installed plugin, and what several of its checks share."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ D = TypeVar("D", bound=Descriptor)
 
 @dataclass
 class Shared:
-    """What checks leave for later ones of the same run: results of child processes, reference models, folders.
+    """Objects that checks leave for later ones of the same run: results of child processes, reference models, folders.
 
     Attributes:
         entries: The plugins of the run.

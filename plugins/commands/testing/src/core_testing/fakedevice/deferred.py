@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 Work = Callable[[], object]
 
 _POISON = 1 << 30
-"""What integers hold that were not computed yet; of floats it is NaN."""
+"""Value of integers that were not computed yet; of floats it is NaN."""
 
 _FRESH = frozenset({"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"})
 """Operations that make memory and write nothing."""

@@ -1,4 +1,4 @@
-"""What `torch.get_device_module` returns, for the fake device: streams, events, graphs and memory of CPU tensors.
+"""Device module of the fake device (`torch.get_device_module`): streams, events, graphs and memory of CPU tensors.
 
 It is late as the rest of the fake device: what a thread enqueues on the current stream is carried out when somebody
 waits for an event behind it, and not before.

@@ -1,4 +1,4 @@
-"""What the kernels of one layer are compiled for, as numbers."""
+"""Forms: the sizes and constants that the kernels of one layer are compiled for, as numbers."""
 
 from __future__ import annotations
 

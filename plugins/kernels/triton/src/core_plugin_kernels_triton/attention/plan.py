@@ -14,7 +14,7 @@ from core.api.steps import StepShape
 
 
 class Work(NamedTuple):
-    """What is in a step for layers that compute rows of few tokens in splits.
+    """Work of a step for layers that compute rows of few tokens in splits.
 
     Attributes:
         many: Whether some row has more.

@@ -1,4 +1,4 @@
-"""What the attention backend declares about itself; imports neither torch nor Triton."""
+"""Descriptor of the attention backend; imports neither torch nor Triton."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class Tiles:
-    """What one layer's kernels work with.
+    """Sizes of tiles of one layer's kernels.
 
     Attributes:
         prompt, few: Of rows with many tokens, and with few (whose `m` grows with the heads).

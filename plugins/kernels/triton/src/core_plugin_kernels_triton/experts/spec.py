@@ -1,4 +1,4 @@
-"""What routing and experts' products declare about themselves; imports neither torch nor Triton."""
+"""Descriptors of routing and of experts' products; imports neither torch nor Triton."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the operations declare about themselves; imports neither torch nor Triton."""
+"""Descriptors of the operations; imports neither torch nor Triton."""
 
 from __future__ import annotations
 

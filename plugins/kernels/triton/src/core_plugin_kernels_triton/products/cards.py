@@ -1,4 +1,4 @@
-"""What cards multiply besides 16 and 32 bits."""
+"""Number formats that cards multiply besides 16 and 32 bits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _AMD = ("gfx940", "gfx941", "gfx942")
 
 
 class Card(NamedTuple):
-    """What a card multiplies.
+    """Number formats that a card multiplies.
 
     Attributes:
         float8: Whether it multiplies float8, and with `fnuz` whether that is e4m3fnuz.

@@ -22,7 +22,7 @@ _LANE = 16
 
 
 class Rounding(NamedTuple):
-    """What activations are rounded to.
+    """Rounding of activations: the numbers that they become.
 
     Attributes:
         kind: Of the numbers.

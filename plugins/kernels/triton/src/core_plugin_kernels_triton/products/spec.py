@@ -1,4 +1,4 @@
-"""What the products declare about themselves; imports neither torch nor Triton."""
+"""Descriptors of the products; imports neither torch nor Triton."""
 
 from __future__ import annotations
 

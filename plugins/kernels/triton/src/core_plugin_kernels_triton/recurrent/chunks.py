@@ -1,4 +1,4 @@
-"""What a chunk of tokens gives to linear attention whatever the state before it is: all chunks at once.
+"""Terms of linear attention in a chunk of tokens that hold for any state before it: those of all chunks at once.
 
 In the words of `core.ops.chunks`, with T = (1 + A)^-1 and S the state before a chunk of C tokens,
 

@@ -1,4 +1,4 @@
-"""What `chunks` computes, where each dimension of the keys decays on its own (Kimi Linear).
+"""Terms as in `chunks`, where each dimension of the keys decays on its own (Kimi Linear).
 
 What is kept of a key differs from pair to pair of tokens, so products need it in two parts, one for each token. Two
 tokens of different blocks of 16 have them: what is kept from the one to the end of the block before the other's, and

@@ -42,7 +42,7 @@ TOKEN = 8
 
 
 class Form(NamedTuple):
-    """What the kernels are compiled for.
+    """Constants that the kernels are compiled for.
 
     Attributes:
         chunk: Tokens of a chunk.

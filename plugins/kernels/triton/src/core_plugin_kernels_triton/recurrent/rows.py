@@ -1,4 +1,4 @@
-"""What kernels read of a step's states."""
+"""Inputs of the recurrent kernels: a step's states on the device, and the sizes of tiles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the recurrences declare about themselves; imports neither torch nor Triton."""
+"""Descriptors of the recurrences; imports neither torch nor Triton."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is timed of attention: prompts, and rows of one token, with a model's heads and blocks in any order."""
+"""Timings of attention: prompts, and rows of one token, with a model's heads and blocks in any order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is timed of the operations of layers and of sampling, at a model's sizes."""
+"""Timings of the operations of layers and of sampling, at a model's sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is timed of mixtures of experts: routing, sorting, products and sums, with experts chosen evenly."""
+"""Timings of mixtures of experts: routing, sorting, products and sums, with experts chosen evenly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is timed of products with stored weights: a model's linear layers, in forms that checkpoints often have."""
+"""Timings of products with stored weights: a model's linear layers, in forms that checkpoints often have."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SCALED = (
     WeightForm(codes="e2m1", inputs=32, scale="e8m0", activations="e2m1:32"),
     WeightForm(codes="float8_e4m3fn", inputs=32, scale="e8m0", activations="float8:32"),
 )
-"""What cards may multiply in runs with scales."""
+"""Forms in runs with scales, which some cards can multiply."""
 
 _ONE_IN_E8M0 = 127
 

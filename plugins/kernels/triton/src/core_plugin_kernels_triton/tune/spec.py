@@ -1,4 +1,4 @@
-"""What the command declares about itself; imports neither torch nor Triton."""
+"""Descriptor of the command; imports neither torch nor Triton."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a configuration of DeepSeek V4 says. Torch-free."""
+"""Settings of a DeepSeek V4 model, read from its configuration. Torch-free."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _USUAL: Mapping[str, Any] = {
     "hc_mult": 4,
     "hc_sinkhorn_iters": 20,
 }
-"""What transformers takes for keys that a configuration lacks."""
+"""Defaults of transformers for keys that a configuration lacks."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class Fourth:
 
     @property
     def block_multiple(self) -> int:
-        """What the tokens of a KV block are a multiple of."""
+        """Number that the tokens of a KV block are a multiple of."""
         return lcm(*(layer.compression.ratio for layer in self.layers if layer.compression is not None))
 
 

@@ -1,4 +1,4 @@
-"""What a layer keeps of a request's last tokens: a ring of lines, the token at position p in line `p % lines`.
+"""State of a request's last tokens in a layer: a ring of lines, the token at position p in line `p % lines`.
 
 Which lines hold tokens of the request follows from positions alone, so that nothing is ever cleared.
 """

@@ -51,7 +51,7 @@ class Streams:
 
 
 class LastStreams:
-    """What the streams become behind the last layer."""
+    """Reduction of the streams to one hidden state, behind the last layer."""
 
     def __init__(self, build: LayerBuilder, given: Fourth, path: str) -> None:
         count = given.streams

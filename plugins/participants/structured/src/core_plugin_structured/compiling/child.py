@@ -28,7 +28,7 @@ _GRACE_SECONDS = 5
 
 
 class Order(msgspec.Struct, array_like=True):
-    """What to compile with.
+    """Settings of a compiler's process, sent to it before any grammar.
 
     Attributes:
         plugin: The driver, for `load_chosen`.
@@ -53,12 +53,12 @@ class Task(msgspec.Struct, array_like=True):
 
 
 class Answer(msgspec.Struct, array_like=True):
-    """What became of it.
+    """Result of compiling a grammar.
 
     Attributes:
         state: `exhausted`: the memory did not suffice; `failed`: the backend raised what it should not.
         data: `dump` of the compiled grammar; empty if its backend has none.
-        text: What is wrong with the grammar.
+        text: The fault of the grammar.
         size: Bytes that it takes once it is compiled and its first masks are made.
     """
 

@@ -1,4 +1,4 @@
-"""Whose grammar is compiled next. A flood of hard grammars delays itself, and not the easy ones of others."""
+"""Queue of grammars to compile. A flood of hard grammars delays itself, and not the easy ones of others."""
 
 from __future__ import annotations
 

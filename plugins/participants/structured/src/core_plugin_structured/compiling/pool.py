@@ -44,7 +44,7 @@ class Compiler:
 
 @dataclass(frozen=True, slots=True)
 class PoolLimits:
-    """What compiling may cost.
+    """Limits of compiling: time, workers and memory.
 
     Attributes:
         seconds: Time that one grammar gets in one compiler.

@@ -32,7 +32,7 @@ _LARGE = 32 * 2**20
 """Bytes of a compiled grammar after which a process is replaced: what it freed may be in pieces."""
 _LAST_WORDS = 4096
 NO_MEMORY = re.compile("memory allocation of|allocate memory|bad_alloc|out of memory|MemoryError", re.IGNORECASE)
-"""What libraries print before they end their process for want of memory."""
+"""Pattern of the messages that libraries print before they end their process for want of memory."""
 _END_SECONDS = 1.0
 """Time in which a process that has closed its output has ended."""
 

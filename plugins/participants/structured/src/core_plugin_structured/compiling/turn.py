@@ -1,4 +1,4 @@
-"""What one attempt to compile a grammar may cost."""
+"""One attempt to compile a grammar: its limits, and the errors that end it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may be asked of block formats' products (`csrc/cpu/gemm/gemm.h`): flags added to a format. Torch-free."""
+"""Flags of block formats' products (`csrc/cpu/gemm/gemm.h`), which are added to a format. Torch-free."""
 
 from __future__ import annotations
 

@@ -180,7 +180,7 @@ def _copy_kv(k: Tensor, v: Tensor, kv: Tensor, batch: Batch, block_size: int) ->
 
 @dataclass(slots=True)
 class HeadTerms:
-    """What a layer adds to its scores, one float32 number for each query head; None: nothing.
+    """Terms that a layer adds to its scores, one float32 number for each query head; None: nothing.
 
     Attributes:
         slopes: Factor of the distance between key and query (ALiBi).

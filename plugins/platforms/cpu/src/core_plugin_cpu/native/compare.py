@@ -24,7 +24,7 @@ _INPUTS = ("token_ids", "positions")
 """Inputs of a step that torch operations may read."""
 
 Place = tuple[str, int | str, int]
-"""Whose memory that is (`made`, `constant`, `step`, `outside`), which of them, and how many bytes behind its begin."""
+"""A place in memory: its owner (`made`, `constant`, `step`, `outside`), which of them, and bytes behind its begin."""
 
 
 class Places:
@@ -69,7 +69,7 @@ class Places:
 
 
 class Compared:
-    """What several recordings say of their torch operations.
+    """Comparison of the torch operations of several recordings.
 
     Attributes:
         size: Tokens of the first recording.

@@ -48,7 +48,7 @@ class CallRecorder(Protocol):
 
 
 recorder: ContextVar[CallRecorder | None] = ContextVar("recorder", default=None)
-"""Who records the calls of this thread, if anybody."""
+"""Recorder of this thread's calls, if there is one."""
 
 PREFIX = "core_cpu_"
 """Of the functions of this distribution's library."""

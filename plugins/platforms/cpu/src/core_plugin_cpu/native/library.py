@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 ABI = 15
-"""What `core_cpu_abi()` of a matching library returns. Packed weights that are kept are of one ABI: a packing that
+"""Result of `core_cpu_abi()` of a matching library. Packed weights that are kept are of one ABI: a packing that
 comes to lie in memory in another way takes another number.
 """
 

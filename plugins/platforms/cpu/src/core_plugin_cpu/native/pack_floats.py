@@ -15,7 +15,7 @@ FLOAT8 = {
 """Formats of codes of one byte, by how many inputs share a scale; 0: all of them."""
 
 WIDENED = {torch.float8_e4m3fn: 2.0**-8, torch.float8_e5m2: 2.0**-16}
-"""What kernels make of the code that stands for 1: scales make up for it."""
+"""Value that kernels make of the code for 1, by dtype: scales make up for it."""
 
 TABLE_GROUP = 64
 """Inputs that share a scale in `NF4` and `FP4`."""

@@ -13,7 +13,7 @@ _PER_TOKEN = ("token_ids", "positions")
 
 
 class NotReplayableError(Exception):
-    """What was recorded cannot be repeated by its native calls alone."""
+    """A recording cannot be repeated by its native calls alone."""
 
 
 def refuse_partial(items: Sequence[Item], homes: Homes, size: int, places: Mapping[int, str]) -> None:

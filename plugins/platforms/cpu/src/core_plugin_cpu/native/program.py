@@ -35,7 +35,7 @@ _TIMED_RUNS = 3
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """What a program is recorded with: tells apart what the step gives from what the calls make of it.
+    """Inputs that a program is recorded with: tells apart what the step gives from what the calls make of it.
 
     Attributes:
         size: Tokens, and rows: a size that is no multiple does not depend on the step.

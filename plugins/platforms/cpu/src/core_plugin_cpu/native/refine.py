@@ -1,4 +1,4 @@
-"""What the manifests' torch-free checks ask of the native library."""
+"""Torch-free checks of the manifests that ask the native library."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What teams of compute threads have done, and how a product is cut for them."""
+"""Counters of teams of compute threads, and how a product is cut for them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ HOLD = Entry("hold", pointers="", sizes="thread")
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What teams have done since the library was loaded.
+    """Counters of teams since the library was loaded.
 
     Attributes:
         rounds: Hand-outs of work; each is one wait of the thread that runs the operations.
-        pieces: What was handed out.
+        pieces: Pieces of work that were handed out.
         stolen: How often a thread took from another one's share, because it had finished its own.
     """
 

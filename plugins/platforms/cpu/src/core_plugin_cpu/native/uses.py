@@ -1,4 +1,4 @@
-"""Who points where: memory that was made while calls were recorded, and the calls that use it."""
+"""Pointers into memory: what was made while calls were recorded, and the calls that use it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class TorchCall:
 
 
 Item = Call | TorchCall
-"""What is done in its turn."""
+"""A native call or a torch operation, done in its turn."""
 
 
 def natives(items: Iterable[Item]) -> list[Call]:

@@ -29,7 +29,7 @@ NO_NUMBER = {"float8_e4m3fn": 127, "float8_e5m2": 124, "e2m1": 8}
 """The least code, without its sign, that stands for no finite number."""
 
 NO_EXPONENT = 127
-"""What e8m0 exponents are counted from."""
+"""Bias of e8m0 exponents."""
 
 
 class Float8:

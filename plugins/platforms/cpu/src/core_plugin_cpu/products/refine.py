@@ -1,4 +1,4 @@
-"""What the products' data cannot say. Torch-free."""
+"""Checks that the products' data cannot express. Torch-free."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a request asks for: its body, checked, with the conversation that it continues."""
+"""A request for a response: its body, checked, with the conversation that it continues."""
 
 from __future__ import annotations
 

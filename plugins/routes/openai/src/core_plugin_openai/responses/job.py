@@ -38,7 +38,7 @@ async def no_wait() -> None:
 
 
 class Counted(Protocol):
-    """What is generated, and how much of it."""
+    """A generation, or several, with a count of the tokens."""
 
     @property
     def usage(self) -> Usage:
@@ -48,7 +48,7 @@ class Counted(Protocol):
 
 @dataclass(slots=True)
 class ResponseWork(ABC):
-    """What is on its way to being a response.
+    """A response in the making.
 
     Attributes:
         as_ids: Log-probabilities name tokens by their ids.

@@ -57,7 +57,7 @@ class ReasoningOptions(BodyPart):
 
 
 class TextFormat(BodyPart):
-    """What the answer's text must look like."""
+    """Format that the answer's text must have."""
 
     type: Literal["text", "json_object", "json_schema"]
     name: Annotated[str, Field(min_length=1, max_length=64)] | None = None

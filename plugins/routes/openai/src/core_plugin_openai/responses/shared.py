@@ -1,4 +1,4 @@
-"""What the routes of responses share."""
+"""Objects that the routes of responses share."""
 
 from __future__ import annotations
 

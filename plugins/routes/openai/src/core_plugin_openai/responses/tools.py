@@ -24,7 +24,7 @@ _BUILT_IN = "functions, custom tools and MCP servers are available; built-in too
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """What may be called.
+    """Tools that may be called.
 
     Attributes:
         listed: The request's tools, as the answer repeats them.

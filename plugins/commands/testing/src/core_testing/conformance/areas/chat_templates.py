@@ -42,7 +42,7 @@ _SOURCES = (
     "{" * 5000,
     "(" * 2**21,
 )
-"""What may stand where a template is expected."""
+"""Texts that may stand where a template is expected."""
 
 _TOKENS = ("<|kit|>", "<|kit_end|>", "</kit>")
 _WORD = "harmless"
@@ -65,7 +65,7 @@ def samples_are_rendered(subject: Subject) -> None:
 
 
 def refusals_are_request_errors(subject: Subject) -> None:
-    """What is refused is a `RequestError` with words, a source that is none a `ValueError`; nothing else is raised."""
+    """A refusal is a `RequestError` with words, of a source that is none a `ValueError`; nothing else is raised."""
     for engine, sample in _engines(subject):
         template = _compiled(engine, sample)
         short = _compiled(engine, sample, max_chars=len(sample.text) - 1)

@@ -47,7 +47,7 @@ def entry_dtypes_match_reference(subject: Subject) -> None:
 
 
 def unused_entries_are_never_seen(subject: Subject) -> None:
-    """What lies behind a row's last entry, and in other rows' blocks, is neither picked nor attended to."""
+    """Entries behind a row's last one, and in other rows' blocks, are neither picked nor attended to."""
     for fill, stray in ((_GARBAGE, False), (-_GARBAGE, True)):
         bench = CompressedBench(subject, _geometry(subject), (61, 47), fill=fill, stray=stray)
         for counts in ((7, 16), (30, 30), (1, 1), (22, 0), (1, 0)):

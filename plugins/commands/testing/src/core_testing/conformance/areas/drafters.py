@@ -91,7 +91,7 @@ def asking_changes_nothing(subject: Subject) -> None:
 
 
 def unknown_tokens_are_not_read(subject: Subject) -> None:
-    """What lies behind a row's known tokens makes no difference: nothing, or guesses that were refused."""
+    """Content behind a row's known tokens makes no difference: nothing, or guesses that were refused."""
     for clean, used in zip(_benches(subject), _benches(subject)):
         for row, prompt in enumerate(_prompts(random.Random(6))):
             for bench in (clean, used):

@@ -102,7 +102,7 @@ def types_of_tokens_are_seen(subject: Subject, case: TinyCase) -> None:
 
 @_each
 def heads_equal_transformers(subject: Subject, case: TinyCase) -> None:
-    """What a head makes of pooled hidden states is what transformers' model gives."""
+    """A head's output for pooled hidden states is that of transformers' model."""
     encoder, pooling = _encoder(subject, case), shape_of(subject, case).pooling
     if pooling is None or pooling.task != "classify":
         return

@@ -41,7 +41,7 @@ def bidirectional_windows_match_reference(subject: Subject) -> None:
 
 
 def position_biases_match_reference(subject: Subject) -> None:
-    """What a model adds to scores by position is added, in every declared dtype, also beside a window."""
+    """Biases that a model adds to scores by position are added, in every declared dtype, also beside a window."""
     spec = _spec(subject)
     if "position_bias" not in spec.features:
         raise NotApplicable("it does not declare position_bias")
@@ -57,7 +57,7 @@ def position_biases_match_reference(subject: Subject) -> None:
 
 
 def bidirectional_rows_are_independent(subject: Subject) -> None:
-    """What else is in a step changes nothing for a prompt."""
+    """Other rows of a step change nothing for a prompt."""
     spec = _spec(subject)
     dtype, site = plainest(spec.dtypes), _site(spec, 4, 2)
     q, k, v = _inputs(subject, site, LENGTHS, dtype)

@@ -36,7 +36,7 @@ def cores_flags_pass_untouched(subject: Subject) -> None:
 
 
 def unknown_words_are_left_alone(subject: Subject) -> None:
-    """What is nobody's flag, key, option or value is left for others: for the next dialect, and for core to refuse."""
+    """Words that are nobody's flag, key, option or value are left for others: the next dialect, and core to refuse."""
     dialect, words = _dialect(subject), [f"--{_UNKNOWN}", "1"]
     found = list(_asked("translate()", dialect.translate, words, _known()))
     require(found == words, f"of an unknown flag it makes {' '.join(found) or 'nothing'}")
@@ -68,7 +68,7 @@ def samples_become_cores_flags(subject: Subject) -> None:
 
 
 def refusals_say_why(subject: Subject) -> None:
-    """What its samples call wrong is refused with CORE-C105, or C104 for a value that lacks, and a reason."""
+    """Words that its samples call wrong are refused with CORE-C105, or C104 for a value that lacks, and a reason."""
     dialect, known = _dialect(subject), _known()
     for sample in _samples(subject, refused=True):
         try:

@@ -87,7 +87,7 @@ def objects_are_as_open_as_schemas_say(subject: Subject) -> None:
 
 
 def masks_and_accept_agree(subject: Subject) -> None:
-    """What the mask allows is accepted, what it does not allow is refused, and something may always come."""
+    """Tokens that the mask allows are accepted, those that it does not allow are refused, and one may always come."""
     rng = random.Random(1)
     for bench, walk in _walks(subject):
         for _ in walk.stroll(rng, _STEPS):

@@ -63,7 +63,7 @@ def hooks_answer_in_kind(subject: Subject) -> None:
 
 
 def hooks_change_nothing_they_read(subject: Subject) -> None:
-    """What a hook is given is as before when it returns."""
+    """Objects that a hook is given are as before when it returns."""
     config, facts = _config(), json.loads(json.dumps(_FACTS))
     hooks = _hooks(subject)
     hooks.configure(config, facts)

@@ -36,7 +36,7 @@ _STRANGE: tuple[Any, ...] = (
     {"": ""},
     {"text": None, "data": 5, "image": "data:,", "url": "", "input": [[]], "prompt": {}},
 )
-"""What a client may send as `data`."""
+"""Values that a client may send as `data`."""
 
 _TOGETHER = 8
 
@@ -49,7 +49,7 @@ def samples_are_answered(subject: Subject) -> None:
 
 
 def refused_data_is_refused(subject: Subject) -> None:
-    """What its samples call wrong is refused with a `ValueError`, and the reason says something."""
+    """Data that its samples call wrong is refused with a `ValueError`, and the reason says something."""
     for bench, sample in _benches(subject):
         for data in sample.refused:
             try:

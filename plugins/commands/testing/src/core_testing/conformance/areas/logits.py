@@ -41,7 +41,7 @@ _STRANGE: tuple[Any, ...] = (
     {},
     {"x": 1},
 )
-"""What a request may carry under any name."""
+"""Values that a request may carry under any name."""
 
 _CLOSE = 1e-3
 _VOCABULARIES = (1, 31, 32, 128, 1000)

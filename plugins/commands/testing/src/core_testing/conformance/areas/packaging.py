@@ -18,10 +18,10 @@ from core_testing.conformance.subject import Subject
 from core_testing.conformance.tools.sources import imported_names, python_files
 
 PUBLIC = ("core.api",)
-"""What plugins may import of core."""
+"""Modules of core that plugins may import."""
 
 FOR_COMMANDS = ("core", *(f"core.{name}" for name in core.__all__))
-"""What distributions with a command may import besides: the names that every program uses, such as `core.LLM`."""
+"""Further names that distributions with a command may import: those that every program uses, such as `core.LLM`."""
 
 
 def entry_point_is_named_like_its_descriptor(subject: Subject) -> None:

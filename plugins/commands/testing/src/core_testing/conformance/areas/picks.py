@@ -53,7 +53,7 @@ def rows_within_the_picks_see_everything(subject: Subject) -> None:
 
 
 def unused_index_keys_are_never_picked(subject: Subject) -> None:
-    """What lies behind a row's last token, and in other rows' blocks, is not picked, however large its scores."""
+    """Index keys behind a row's last token, and in other rows' blocks, are not picked, however large their scores."""
     for fill, stray in ((_GARBAGE, False), (-_GARBAGE, True)):
         bench = PickBench(subject, _geometry(subject), (61, 47), fill=fill, stray=stray)
         for counts in ((7, 16), (30, 30), (1, 1), (22, 0), (1, 0)):

@@ -22,7 +22,7 @@ from core_testing.fakedevice.deferred import Deferred, Shapes
 _ROWS, _TOKENS, _LONGEST = 6, 32, 128
 _SINGLE = ((35, 26, 90, 5), ((1, 1, 1, 1), (1, 0, 1, 1), (1, 1, 1, 1), (0, 0, 1, 0)))
 _PROMPTS = ((10, 4, 60, 1), ((5, 1, 16, 2), (1, 9, 0, 0), (1, 1, 1, 1), (17, 0, 12, 0), (0, 3, 0, 0)))
-"""What is in the cache before, and the tokens of each row in the steps."""
+"""Tokens of each row in the cache before, and in each of the steps."""
 
 
 class _Replay:

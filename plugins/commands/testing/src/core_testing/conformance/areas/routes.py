@@ -56,7 +56,7 @@ def routes_are_declared(subject: Subject) -> None:
 
 
 def errors_have_the_declared_form(subject: Subject) -> None:
-    """What it says to errors in its own way is JSON with the message and has an error's status; it never fails."""
+    """Errors in its own form are JSON with the message and have an error's status; the form never fails."""
     for options in every_options(subject):
         table = declared(subject, subject.impl()(dict(options)))
         for dialect in {dialect for _, dialect in table.dialects.values()}:

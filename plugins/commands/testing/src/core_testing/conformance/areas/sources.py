@@ -70,7 +70,7 @@ def missing_models_are_errors(subject: Subject) -> None:
 
 
 def stored_models_are_there(subject: Subject) -> None:
-    """What it says to be on this machine is, and has a reference; a source that keeps nothing does not say."""
+    """Models that it says to be on this machine are, and have a reference; a source that keeps nothing does not say."""
     source = _source(subject)
     if not isinstance(source, KeepsModels):
         raise NotApplicable("it does not tell which models are on this machine")

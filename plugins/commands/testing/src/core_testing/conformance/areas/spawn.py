@@ -33,7 +33,7 @@ def changes_nobody_elses_code(subject: Subject) -> None:
 
 
 def runs_without_torch_where_core_does(subject: Subject) -> None:
-    """What core imports of it in processes that have no torch (probes, checks, kinds of the host) imports none."""
+    """Modules that core imports of it in processes without torch (probes, checks, kinds of the host) import none."""
     if not kind_of(subject.entry.group).torch_free:
         raise NotApplicable("it is imported in the worker only")
     facts = facts_of(subject, "manifests")["torch_free"]

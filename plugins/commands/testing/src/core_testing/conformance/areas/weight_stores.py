@@ -76,7 +76,7 @@ def unknown_keys_are_none(subject: Subject) -> None:
 
 @_apart
 def the_first_one_stays(subject: Subject) -> None:
-    """What is kept under a key is not replaced, nor torn, by who keeps it once more."""
+    """Tensors that are kept under a key are not replaced, nor torn, when that key is kept once more."""
     store, tensors = _store(subject), _tensors(1)
     _require_kept(store, "a", tensors)
     store.keep(_key(store, "a"), _tensors(2), {"model": MODEL}, lambda: True)

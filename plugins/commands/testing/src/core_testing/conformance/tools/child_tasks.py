@@ -1,4 +1,4 @@
-"""What a fresh interpreter is asked about one plugin: functions from a request to facts, both as JSON has them."""
+"""Tasks of a fresh interpreter about one plugin: functions from a request to facts, both as JSON has them."""
 
 from __future__ import annotations
 

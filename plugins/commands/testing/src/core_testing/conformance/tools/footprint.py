@@ -1,4 +1,4 @@
-"""What a plugin may leave behind in this process: children and threads."""
+"""Footprint of a plugin: children and threads that it may leave behind in this process."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ STANDARD: Mapping[str, Sequence[GrammarSample]] = types.MappingProxyType(
         "structural_tag": TAGS,
     }
 )
-"""What every backend can compile of these kinds; of `grammar` dialects differ, so that plugins ship samples."""
+"""Grammars of these kinds that every backend compiles; of `grammar` dialects differ, so that plugins ship samples."""
 
 
 class GrammarBench:
@@ -130,7 +130,7 @@ class Walk:
 
     @property
     def text(self) -> str:
-        """What was accepted so far."""
+        """Text that was accepted so far."""
         return self._tokenizer.decode(self.path, skip_special_tokens=False)
 
     def mask(self) -> np.ndarray:

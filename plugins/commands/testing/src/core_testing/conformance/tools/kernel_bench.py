@@ -60,7 +60,7 @@ class Guarded:
 
     @property
     def argument(self) -> Tensor | State:
-        """What a form of an operation is given."""
+        """The argument that a form of an operation is given."""
         return self.view if self.state is None else replace(self.state, memory=self.view)
 
     def guards(self) -> Tensor:

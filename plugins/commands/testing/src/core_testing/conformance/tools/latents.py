@@ -29,7 +29,7 @@ class LatentGeometry(Geometry):
 
     @property
     def latents_kept(self) -> frozenset[tuple[int, int]]:
-        """What `AttentionRequest.latents` says of it."""
+        """Value of `AttentionRequest.latents` for this geometry."""
         return frozenset({(self.latent_dim, self.rope_dim)})
 
     def latents(self) -> list[LatentSite]:

@@ -1,4 +1,4 @@
-"""What a plugin is made with: its default options, and those that its samples have."""
+"""Options that a plugin is made with: the default ones, and those that its samples have."""
 
 from __future__ import annotations
 

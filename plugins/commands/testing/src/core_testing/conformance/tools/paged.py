@@ -50,7 +50,7 @@ class Geometry:
 
     @property
     def latents_kept(self) -> frozenset[tuple[int, int]]:
-        """What `AttentionRequest.latents` says of it."""
+        """Value of `AttentionRequest.latents` for this geometry."""
         return frozenset()
 
     def sites(self) -> list[AttentionSite]:
@@ -97,7 +97,7 @@ class Row:
 
 @dataclass(slots=True)
 class Step:
-    """What one step runs over, in batch order: `(row, first position, count)`."""
+    """Work of one step, in batch order: `(row, first position, count)`."""
 
     work: list[tuple[int, int, int]]
     batch: BatchView

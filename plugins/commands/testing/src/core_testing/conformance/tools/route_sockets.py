@@ -27,7 +27,7 @@ _TURN = 0.005
 
 @dataclass
 class Said:
-    """What a client was told.
+    """Messages that a client got, and how its socket ended.
 
     Attributes:
         status: `ACCEPTED`, or that of the refusal; 0: nothing came.

@@ -20,7 +20,7 @@ ANSWERS: Mapping[str, _Answer] = MappingProxyType(
         "half an object": (200, "application/json", b'{"jsonrpc": "2.0", "id": 1, "resu'),
     }
 )
-"""What it does, and the status, content type and body of that."""
+"""Wrong answers by name: the status, content type and body of each."""
 
 
 class RudeServer:

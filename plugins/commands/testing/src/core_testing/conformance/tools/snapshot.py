@@ -1,4 +1,4 @@
-"""What the modules of some packages hold, to be compared after a plugin was imported."""
+"""Contents of the modules of some packages, to be compared after a plugin was imported."""
 
 from __future__ import annotations
 

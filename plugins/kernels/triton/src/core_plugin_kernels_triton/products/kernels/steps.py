@@ -1,4 +1,4 @@
-"""What every product does with a tile of a stored weight: adds its products up, and makes results of sums."""
+"""Steps that every product takes with a tile of a stored weight: add its products up, and make results of sums."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class McpCallItem:
 
     @property
     def arguments(self) -> str:
-        """What the model has written so far."""
+        """Text of the arguments that the model has written so far."""
         return "".join(self._text)
 
     def opened(self) -> list[Event]:

@@ -36,7 +36,7 @@ class Turns:
 
     @property
     def usage(self) -> Usage:
-        """What all of them cost."""
+        """Usage of all of them together."""
         parts = [generation.usage for generation in self._opened]
         return Usage(
             prompt=sum(part.prompt for part in parts),
