@@ -1,7 +1,7 @@
 """Recording: a forward pass becomes native calls, with the torch operations between them that no native call makes.
 
-While a step is recorded nothing is computed: torch says on its meta device what a result looks like, and memory is
-reserved for it that nobody writes. What is not there cannot be read: whoever looks at numbers on the host, or asks for
+While a step is recorded nothing is computed: what a result looks like is asked for (`results`), and memory is reserved
+for it that nobody writes. What is not there cannot be read: whoever looks at numbers on the host, or asks for
 a result whose size depends on numbers, is refused.
 """
 
@@ -14,12 +14,13 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_flatten, tree_leaves, tree_map
+from torch.utils._pytree import tree_flatten, tree_leaves
 
 from core_plugin_cpu.native.arena import reserve
 from core_plugin_cpu.native.entry import Entry, recorder
 from core_plugin_cpu.native.partial import NotReplayableError
 from core_plugin_cpu.native.program import Inputs
+from core_plugin_cpu.native.results import SHARED, result_of
 from core_plugin_cpu.native.rewrite import rewritten
 from core_plugin_cpu.native.uses import Item, TorchCall, begin, natives
 
@@ -108,7 +109,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return self.refusal
 
     def _do(self, func: Any, args: Any, kwargs: Any, like: Any) -> Any:
-        if like is _SHARED:
+        if like is SHARED:
             if func is torch.ops.aten.squeeze.default and self._of_step(args):
                 raise self.refuse(f"{func} makes another shape of one token than of many")
             return func(*args, **kwargs)
@@ -216,30 +217,11 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return self.made[-1]
 
     def _look(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Return what `func` gives, on the meta device; `_SHARED` if it lies in its arguments' memory."""
-        twins: dict[int, Any] = {}
-
-        def twin(leaf: Any) -> Any:
-            if isinstance(leaf, Tensor):
-                found = torch.empty_strided(leaf.shape, leaf.stride(), dtype=leaf.dtype, device="meta")
-                twins[found.untyped_storage()._cdata] = found
-                return found
-            return torch.device("meta") if isinstance(leaf, torch.device) else leaf
-
-        named = {"device": torch.device("cpu")} if any(one.name == "device" for one in func._schema.arguments) else {}
-        named = {} if tree_leaves(args) and any(isinstance(one, Tensor) for one in tree_leaves(args)) else named
+        """Return what `func` gives, on the meta device; `SHARED` if it lies in its arguments' memory."""
         try:
-            found = func(*tree_map(twin, tuple(args)), **tree_map(twin, {**named, **kwargs}))
+            return result_of(func, args, kwargs)
         except Exception as error:
             raise self.refuse(f"the size of what {func} gives is not known before ({error})") from error
-        results = [one for one in tree_leaves(found) if isinstance(one, Tensor)]
-        shared = [one.untyped_storage()._cdata in twins for one in results]
-        if results and all(shared) and not func._schema.is_mutable:
-            return _SHARED
-        return found
-
-
-_SHARED = object()
 
 
 @contextmanager
