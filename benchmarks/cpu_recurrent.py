@@ -147,7 +147,8 @@ def prompts(case: Attention | Scan, tokens: int, memory: Tensor, torch_too: bool
     native, form = getattr(recurrent, case.name), getattr(forms, case.name)
     calls: dict[str, Callable[[], object]] = {"native": lambda: native(*whole)}
     for name, count in (("native, pieces", PIECE), ("native, by token", 1)):
-        program, _ = record(lambda count=count: [native(*piece) for piece in pieces_of(whole, count)][-1])
+        pieces = list(pieces_of(whole, count))
+        program, _ = record(lambda pieces=pieces: [native(*piece) for piece in pieces][-1])
         calls[name] = program.run
     if torch_too:
         calls["torch"] = lambda: form(*whole)
