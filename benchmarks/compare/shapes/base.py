@@ -51,6 +51,7 @@ class Shape:
         gguf: Returns the tensors of a layer as a GGUF file has them, names behind `blk.N.`.
         spans: Of each layer that attends.
         tied: Whether the embedding is the output projection as well.
+        states: Bytes that layers of recurrences keep of a text, however long it is.
         active: Share of the experts that a token is given to; 1: there are none.
         direct: Types in which its GGUF file is written at once; others are made of the `BF16` one by llama.cpp's
             `llama-quantize`, which gives some tensors finer types, as published files have them.
@@ -67,6 +68,7 @@ class Shape:
     layers: int = 4
     vocabulary: int = 32_000
     tied: bool = False
+    states: int = 0
     active: float = 1.0
     direct: tuple[str, ...] = field(default=("BF16",))
 
@@ -85,8 +87,8 @@ class Shape:
         return replace(self, title=title, layers=layers, spans=self.spans[:layers])
 
     def kv_bytes(self, tokens: int, streams: int = 1) -> int:
-        """Return what a cache holds of `streams` texts of `tokens` tokens."""
-        return streams * sum(CACHED * span.values * span.seen(tokens) for span in self.spans)
+        """Return what the cache and the states hold of `streams` texts of `tokens` tokens."""
+        return streams * (self.states + sum(CACHED * span.values * span.seen(tokens) for span in self.spans))
 
     def share(self, name: str) -> float:
         """Return the share of a tensor, of either layout, that one token is multiplied with."""

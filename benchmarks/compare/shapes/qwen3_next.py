@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.compare.shapes.base import Shape, Sizes, Span, gguf_experts, gguf_mlp, mlp, norms
+from benchmarks.compare.shapes.base import CACHED, Shape, Sizes, Span, gguf_experts, gguf_mlp, mlp, norms
 
 HIDDEN = 2048
 _NEXT = {"experts": 128, "top_k": 10, "size": 512, "heads": 16, "kv_heads": 2, "head_dim": 256}
@@ -115,8 +115,9 @@ QWEN3_NEXT = Shape(
         "expert_shared_feed_forward_length": _NEXT["size"],
     },
     gguf=_next_gguf,
-    # The state of the delta rule is not counted.
     spans=(Span(2 * _NEXT["kv_heads"] * _NEXT["head_dim"], 2 * _NEXT["heads"] * _NEXT["head_dim"]),),
+    # Of three layers: the delta rule's in float32, and the last tokens of the convolution.
+    states=3 * (4 * _VALUES * _STATE + CACHED * (_CONV - 1) * (2 * _KEYS + _VALUES)),
     active=_NEXT["top_k"] / _NEXT["experts"],
     direct=("BF16", "Q4_0"),
 )

@@ -5,37 +5,45 @@
 
 #include <utility>
 
+#include "gemm/ahead.h"
 #include "gemm/lines.h"
 
 namespace core {
 namespace gemm {
 namespace {
 
-constexpr int kAhead = 1024;  // bytes ahead of its use that a line of one or two rows is asked for
-constexpr int kFewRows = 2;   // rows up to which weights come from memory rather than from a cache
+constexpr int kFewRows = 2;  // rows up to which weights come from memory rather than from a cache
 
 // One accumulator per result would wait for itself: few results get two, for even and odd lines.
 template <int M, int P>
 constexpr int kTwice = M * P * kVecs <= 8 ? 2 : 1;
 
+// Inputs of bfloat16 and wider are multiplied as they lie.
+template <typename F>
+constexpr int64_t kLinesAhead = F::inputs > 2 ? kOpenedAhead : kAhead;
+
 template <int M, int P>
 using Sums = vf[kTwice<M, P>][M][P][kVecs];
 
-// Adds `lines` lines of P panels by M rows.
+// Adds `lines` lines of P panels by M rows, from the line on that is `begin` bytes behind a panel's first.
 template <typename F, int M, int P>
 CORE_INLINE void add_lines(Sums<M, P>& sums, const char* x, int64_t row_bytes, const char* w, int64_t panel_bytes,
-                           int64_t lines) {
+                           int64_t lines, const Ahead& ahead, int64_t begin) {
   constexpr int64_t x_bytes = F::inputs * static_cast<int64_t>(sizeof(typename F::X));
   int64_t line = 0;
-  for (; line + kTwice<M, P> <= lines; line += kTwice<M, P>) {
-    for (int t = 0; t < kTwice<M, P>; ++t) {
-      for (int p = 0; p < P; ++p) {
-        const char* at = w + p * panel_bytes + (line + t) * 64;
-        if (M <= kFewRows) __builtin_prefetch(at + kAhead);
-        F::template line<M>(&sums[t][0][p], P, at, x + (line + t) * x_bytes, row_bytes);
+  auto until = [&](int64_t last, int64_t later) __attribute__((always_inline)) {
+    for (; line + kTwice<M, P> <= last; line += kTwice<M, P>) {
+      for (int t = 0; t < kTwice<M, P>; ++t) {
+        for (int p = 0; p < P; ++p) {
+          const char* at = w + p * panel_bytes + (line + t) * 64;
+          if (M <= kFewRows) __builtin_prefetch(at + later);
+          F::template line<M>(&sums[t][0][p], P, at, x + (line + t) * x_bytes, row_bytes);
+        }
       }
     }
-  }
+  };
+  if (M <= kFewRows) until(ahead.lines_near(begin, lines), ahead.distance);
+  until(lines, ahead.beyond);
   if (line < lines) {
     for (int p = 0; p < P; ++p) {
       F::template line<M>(&sums[0][0][p], P, w + p * panel_bytes + line * 64, x + line * x_bytes, row_bytes);
@@ -54,7 +62,7 @@ CORE_INLINE vf total_of(const Sums<M, P>& sums, int i, int p, int v) {
 template <typename F, int M, int P>
 void tile(const char* x, int64_t row_bytes, const char* w, int64_t panel_bytes, int64_t lines, float* out) {
   Sums<M, P> sums = {};
-  add_lines<F, M, P>(sums, x, row_bytes, w, panel_bytes, lines);
+  add_lines<F, M, P>(sums, x, row_bytes, w, panel_bytes, lines, Ahead(kLinesAhead<F>, lines * 64, P, panel_bytes), 0);
 #pragma GCC unroll 8
   for (int i = 0; i < M; ++i) {
 #pragma GCC unroll 4

@@ -9,26 +9,25 @@ namespace gemm {
 namespace {
 
 constexpr int64_t kScaleBytes = kPanel * 4;  // of a group in a panel
-constexpr int64_t kScalesAhead = 4;          // groups ahead of its use that a scale for few rows is asked for
 
 template <typename F, int64_t blocks>
 constexpr int64_t kGroupLines = blocks * kBlock / F::inputs;
 
-// Few rows: results stay in registers. Scales lie apart from the lines, and a panel has few groups: those of the next
-// panels are asked for while these come to their end, or else every tile would begin by waiting for them.
+// Few rows: results stay in registers.
 template <typename F, int64_t blocks, int M, int P>
 void group_tile(const char* x, int64_t row_bytes, const char* w, int64_t panel_bytes, int64_t scales, int64_t lines,
                 float* out) {
   constexpr int64_t kLines = kGroupLines<F, blocks>, kXBytes = F::inputs * sizeof(typename F::X);
-  int64_t groups = ceil_div(lines, kLines), ahead = groups < kScalesAhead ? groups : kScalesAhead;
+  int64_t groups = ceil_div(lines, kLines);
+  Ahead ahead(kLinesAhead<F>, lines * 64, P, panel_bytes);
+  Ahead scales_ahead(kScalesAhead, groups * kScaleBytes, P, panel_bytes);
   vf total[M][P][kVecs] = {};
   for (int64_t group = 0; group < groups; ++group, x += kLines * kXBytes, lines -= kLines) {
     const char* at = w + scales + group * kScaleBytes;
-    const char* later = at + ahead * kScaleBytes;
-    if (group + ahead >= groups) later += P * panel_bytes - groups * kScaleBytes;
-    for (int p = 0; p < P; ++p) __builtin_prefetch(later + p * panel_bytes);
+    int64_t later = scales_ahead.from(group * kScaleBytes), begin = group * kLines * 64;
+    for (int p = 0; p < P; ++p) __builtin_prefetch(at + later + p * panel_bytes);
     Sums<M, P> sums = {};
-    add_lines<F, M, P>(sums, x, row_bytes, w + group * kLines * 64, panel_bytes, lines < kLines ? lines : kLines);
+    add_lines<F, M, P>(sums, x, row_bytes, w + begin, panel_bytes, lines < kLines ? lines : kLines, ahead, begin);
     CORE_UNROLL
     for (int p = 0; p < P; ++p) {
       CORE_UNROLL

@@ -3,6 +3,7 @@
 // A row of activations is divided by its largest magnitude / 127 and rounded; a prepared row starts with that scale.
 #include <utility>
 
+#include "gemm/ahead.h"
 #include "gemm/integers.h"
 #include "gemm/kernel.h"
 #include "gemm/rows.h"
@@ -22,7 +23,7 @@ constexpr int kRows = 4, kWide = 1;
 constexpr int kRows = 2, kWide = 1;
 #endif
 
-constexpr int kAhead = 1024;  // bytes ahead of its use that a line of one or two rows is asked for
+constexpr int kFewRows = 2;  // rows up to which weights come from memory rather than from a cache
 
 #if defined(__AVX512VNNI__)
 // The instruction multiplies unsigned by signed: activations are stored 128 too large, and sums start 128 times the sum
@@ -76,18 +77,24 @@ void tile(const char* x, int64_t row_bytes, const char* w, int64_t panel_bytes, 
     }
   }
   const char* values = x + kHeader;
-  for (int64_t line = 0; line < lines; ++line) {
-    for (int p = 0; p < P; ++p) {
-      const char* at = w + p * panel_bytes + line * 64;
-      if (M <= 2) __builtin_prefetch(at + kAhead);
-      for (int v = 0; v < kVecs; ++v) {
-        vu weights = load_bits(at + v * kVecBytes);
-        for (int i = 0; i < M; ++i) {
-          acc[i][p][v] = dot_line(acc[i][p][v], weights, values + i * row_bytes + line * 4 * kValueBytes);
+  Ahead ahead(kAhead, lines * 64, P, panel_bytes);
+  int64_t line = 0;
+  auto until = [&](int64_t last, int64_t later) __attribute__((always_inline)) {
+    for (; line < last; ++line) {
+      for (int p = 0; p < P; ++p) {
+        const char* at = w + p * panel_bytes + line * 64;
+        if (M <= kFewRows) __builtin_prefetch(at + later);
+        for (int v = 0; v < kVecs; ++v) {
+          vu weights = load_bits(at + v * kVecBytes);
+          for (int i = 0; i < M; ++i) {
+            acc[i][p][v] = dot_line(acc[i][p][v], weights, values + i * row_bytes + line * 4 * kValueBytes);
+          }
         }
       }
     }
-  }
+  };
+  if (M <= kFewRows) until(ahead.lines_near(0, lines), ahead.distance);
+  until(lines, ahead.beyond);
 #pragma GCC unroll 8
   for (int i = 0; i < M; ++i) {
     float scale = *reinterpret_cast<const float*>(x + i * row_bytes);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "gemm/activations.h"
+#include "gemm/ahead.h"
 
 namespace core {
 namespace gemm {
@@ -19,8 +20,7 @@ constexpr int kRows = 4, kWide = 1;
 constexpr int kRows = 2, kWide = 1;
 #endif
 
-constexpr int kAhead = 1024;  // bytes ahead of its use that a block for few rows is asked for
-constexpr int kFewRows = 4;   // rows up to which weights come from memory rather than from a cache
+constexpr int kFewRows = 4;  // rows up to which weights come from memory rather than from a cache
 
 // Adds to each dword of `sum` the products of four codes and four activations.
 template <int Bits>
@@ -127,20 +127,28 @@ template <typename F, typename X, int M, int P>
 void tile(const char* x, int64_t row_bytes, const char* w, int64_t panel_bytes, int64_t scales, int64_t blocks,
           float* out) {
   vf acc[P][M * kVecs] = {};
+  Ahead ahead(kOpenedAhead, blocks * F::code_bytes, P, panel_bytes);
+  Ahead scales_ahead(kScalesAhead, blocks / F::group * F::scale_bytes, P, panel_bytes);
   for (int64_t first = 0; first < blocks; first += F::group) {
     BlockScale group[P][kVecs];
-    const char* shared = w + scales + first / F::group * F::scale_bytes;
+    int64_t at_scales = first / F::group * F::scale_bytes;
+    const char* shared = w + scales + at_scales;
+    if (M <= kFewRows) {
+      const char* later = shared + scales_ahead.from(at_scales);
+      for (int p = 0; p < P; ++p) __builtin_prefetch(later + p * panel_bytes);
+    }
 #pragma GCC unroll 4
     for (int p = 0; p < P; ++p) {
 #pragma GCC unroll 4
       for (int v = 0; v < kVecs; ++v) group[p][v] = group_scale<F>(shared + p * panel_bytes, v);
     }
     for (int64_t block = 0; block < F::group; ++block, x += sizeof(X)) {
-      const char* codes = w + (first + block) * F::code_bytes;
+      int64_t begin = (first + block) * F::code_bytes, later = ahead.from(begin);
+      const char* codes = w + begin;
 #pragma GCC unroll 4
       for (int p = 0; p < P; ++p, codes += panel_bytes) {
         if (M <= kFewRows) {
-          for (int64_t at = 0; at < F::code_bytes; at += 64) __builtin_prefetch(codes + kAhead + at);
+          for (int64_t at = 0; at < F::code_bytes; at += 64) __builtin_prefetch(codes + later + at);
         }
 #pragma GCC unroll 4
         for (int v = 0; v < kVecs; ++v) {

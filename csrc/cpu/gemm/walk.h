@@ -8,6 +8,7 @@ namespace core {
 namespace gemm {
 namespace {
 
+constexpr int64_t kFewTileRows = 4;          // rows up to which scales are asked for
 constexpr int64_t kRowsInCache = 768 << 10;  // bytes of prepared activations that are reused from the L2 cache
 
 inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -44,11 +45,24 @@ inline void expect_results(const Walk& walk, const Tile& tile) {
   }
 }
 
+// Asks for what the next tile reads behind its lines, once each, where weights come from memory: scales of its channels,
+// and in the line after them the sums of int8 weights.
+inline void expect_scales(const Walk& walk, const Tile& tile) {
+  const core_gemm_args& args = *walk.call.args;
+  if (args.m > kFewTileRows || !scaled(format_of(args.format))) return;
+  const char* next = panel_of(walk.call, tile.panel + tile.panels) + channel_scales_at(walk.call);
+  for (int64_t p = 0; p < tile.panels; ++p, next += walk.call.panel_bytes) {
+    __builtin_prefetch(next);
+    __builtin_prefetch(next + 64);
+  }
+}
+
 inline void walk_rows(const Walk& walk, Tile tile, int64_t row_end, const char* scratch, Best* best) {
   alignas(64) float out[kMostRows * kMostPanels * kPanel];
   for (; tile.row < row_end; tile.row += walk.tile_rows) {
     tile.rows = smaller(walk.tile_rows, row_end - tile.row);
     expect_results(walk, tile);
+    expect_scales(walk, tile);
     walk.kernel->tile(walk.call, tile, scratch, out);
     walk.finish(walk.call, tile, out, walk.kernel->panels * kPanel, best);
   }

@@ -127,6 +127,15 @@ def test_whole_models_have_as_many_weights_as_the_published_ones(name, weights, 
     assert shape.kv_bytes(1) == 2 * cached
 
 
+def test_a_text_has_states_of_recurrences_however_long_it_is():
+    from benchmarks.compare.shapes import SHAPES
+
+    shape = SHAPES["qwen3-next"]
+    states = 3 * (32 * 128 * 128 * 4 + 3 * 8192 * 2)
+    assert shape.kv_bytes(0, streams=2) == 2 * states
+    assert shape.kv_bytes(100) == states + 100 * 2 * 2 * 2 * 256
+
+
 def test_both_layouts_of_a_shape_have_the_same_weights():
     from benchmarks.compare.shapes import SHAPES
 
