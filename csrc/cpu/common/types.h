@@ -37,6 +37,8 @@ inline float to_float(bf16 value) {
 
 inline float to_float(float value) { return value; }
 
+inline int64_t element_bytes(int64_t dtype) { return dtype == CORE_F32 ? 4 : dtype == CORE_BF16 || dtype == CORE_F16 ? 2 : 1; }
+
 // Rounds to nearest even; a NaN stays one.
 inline bf16 to_bf16(float value) {
   uint32_t bits;

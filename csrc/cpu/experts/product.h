@@ -122,8 +122,6 @@ inline void multiply(core_gemm_args& args, const Source& source, const char* pre
   if (kernel.leave != nullptr) kernel.leave();
 }
 
-inline int64_t element_bytes(int64_t dtype) { return dtype == CORE_F32 ? 4 : 2; }
-
 }  // namespace
 }  // namespace experts
 }  // namespace core

@@ -13,6 +13,7 @@ namespace {
 constexpr int64_t kThreadWork = 1 << 17;     // multiply-adds below which another thread costs more than it brings
 constexpr int64_t kSharedPrepare = 1 << 12;  // activations from which threads share their preparation
 constexpr int64_t kGatedRows = 17;           // rows from which results go through their gate without being stored
+constexpr int64_t kStoredRows = 512;         // rows of which results are stored before they go through it
 
 // Few activations are prepared by every thread for itself, which costs less than to wait for each other.
 bool prepared_apart(const core_gemm_args& args) { return args.m <= 1 || args.m * args.k < kSharedPrepare; }
@@ -26,8 +27,8 @@ Workspace workspace_of(const core_gemm_args& args, const Kernel& kernel) {
   Workspace space{};
   int64_t threads = args.threads > 1 ? args.threads : 1;
   space.ordered = round_up(kernel.row_bytes(args) * round_up(args.m, kernel.rows), 64);
-  int64_t element = args.x_dtype == CORE_F32 ? 4 : 2;
-  space.rows_each = space.ordered + (args.order == nullptr ? 0 : round_up(args.m * args.k * element, 64));
+  int64_t bytes = args.m * args.k * element_bytes(args.x_dtype);
+  space.rows_each = space.ordered + (args.order == nullptr ? 0 : round_up(bytes, 64));
   space.scratch = space.rows_each * (prepared_apart(args) ? threads : 1);
   space.scratch_each = kernel.scratch_bytes == nullptr ? 0 : round_up(kernel.scratch_bytes(args), 64);
   space.best = space.scratch + space.scratch_each * threads;
@@ -95,7 +96,7 @@ void place(const Plan& plan, const char* rows, Plan& mine) {
   mine.call.rows = rows;
   if (!plan.direct) return;
   mine.call.rows = static_cast<const char*>(plan.args.x);
-  mine.call.row_bytes = plan.args.x_stride * (plan.args.x_dtype == CORE_F32 ? 4 : 2);
+  mine.call.row_bytes = plan.args.x_stride * element_bytes(plan.args.x_dtype);
 }
 
 // Makes rows ready in place, for a plan that goes on reading the caller's.
@@ -222,24 +223,49 @@ void run(const core_gemm_args& args, const Gating* gating) {
   if (plan.best != nullptr) merge_bests(plan, threads);
 }
 
+core_gemm_args product_of(const core_gemm_gated_args& a) {
+  return {a.x, a.w, a.order,    a.bias,     a.y,       nullptr,   a.workspace, a.m,
+          a.n, a.k, a.x_stride, a.y_stride, a.x_dtype, a.y_dtype, a.format,    a.threads};
+}
+
+// Whether results go through their gate without being stored.
+bool gates_at_once(const core_gemm_gated_args& args) {
+  bool whole = args.n % (2 * kPanel) == 0 && args.y_dtype == CORE_BF16;
+  return args.m >= kGatedRows && whole && select(product_of(args)).gated != nullptr;
+}
+
+// The product of rows `begin .. end - 1`, stored from the first row of y on, then through its gate.
+void run_stored(const core_gemm_gated_args& args, int64_t begin, int64_t end) {
+  core_gemm_args product = product_of(args);
+  product.x = static_cast<const char*>(args.x) + begin * args.x_stride * element_bytes(args.x_dtype);
+  product.m = end - begin;
+  run(product, nullptr);
+  char* out = static_cast<char*>(args.out) + begin * args.out_stride * element_bytes(args.y_dtype);
+  core_gated_args gated{args.y,          out,  end - begin, args.n / 2, args.y_stride, args.out_stride,
+                        args.activation, args.y_dtype, args.threads};
+  core_cpu_gated(&gated);
+}
+
 }  // namespace
 }  // namespace gemm
 }  // namespace core
 
 CORE_API void core_cpu_gemm(const core_gemm_args* args) { core::gemm::run(*args, nullptr); }
 
-CORE_API void core_cpu_gemm_gated(const core_gemm_gated_args* a) {
-  core_gemm_args product{a->x, a->w,        a->order,    a->bias,    a->y,       nullptr,   a->workspace, a->m,
-                         a->n, a->k,        a->x_stride, a->y_stride, a->x_dtype, a->y_dtype, a->format,    a->threads};
-  bool whole = a->n % (2 * core::gemm::kPanel) == 0 && a->y_dtype == CORE_BF16;
-  if (a->m >= core::gemm::kGatedRows && whole && core::gemm::select(product).gated != nullptr) {
-    core::gemm::Gating gating{a->out, a->out_stride, a->activation};
-    return core::gemm::run(product, &gating);
+CORE_API void core_cpu_gemm_gated(const core_gemm_gated_args* args) {
+  using namespace core::gemm;
+  if (gates_at_once(*args)) {
+    Gating gating{args->out, args->out_stride, args->activation};
+    return run(product_of(*args), &gating);
   }
-  core_cpu_gemm(&product);
-  core_gated_args gated{a->y,        a->out,        a->m,          a->n / 2,   a->y_stride,
-                        a->out_stride, a->activation, a->y_dtype, a->threads};
-  core_cpu_gated(&gated);
+  // Runs of even length: what is left of many rows must not be multiplied as few are.
+  int64_t runs = core::ceil_div(args->m, kStoredRows);
+  for (int64_t i = 0; i < runs; ++i) run_stored(*args, args->m * i / runs, args->m * (i + 1) / runs);
+}
+
+CORE_API int64_t core_cpu_gemm_gated_rows(const core_gemm_gated_args* args) {
+  using namespace core::gemm;
+  return smaller(args->m, gates_at_once(*args) ? kLastChange : kStoredRows);
 }
 
 CORE_API int64_t core_cpu_gemm_workspace(const core_gemm_args* args) {

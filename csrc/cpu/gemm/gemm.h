@@ -74,7 +74,8 @@ struct core_gemm_args {
 CORE_API void core_cpu_gemm(const core_gemm_args* args);
 
 // A product and the gated activation of its results: out (m, n / 2) = act(y's first half) * y's second half, as
-// core_cpu_gated computes it from y as stored. What y holds afterwards is not said. `n` is even.
+// core_cpu_gated computes it from y as stored. y has room for core_cpu_gemm_gated_rows() rows; what it holds afterwards is
+// not said. `n` is even.
 struct core_gemm_gated_args {
   const void* x;
   const void* w;
@@ -92,6 +93,9 @@ struct core_gemm_gated_args {
 };
 
 CORE_API void core_cpu_gemm_gated(const core_gemm_gated_args* args);
+
+// Rows of y that a call with these shapes and these or fewer rows writes; pointers are not looked at.
+CORE_API int64_t core_cpu_gemm_gated_rows(const core_gemm_gated_args* args);
 
 // Bytes of workspace that a call with these shapes and these or fewer rows needs; pointers are not looked at, except
 // whether `order` is null.

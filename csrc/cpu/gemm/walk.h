@@ -38,7 +38,7 @@ inline Walk walk_of(const core_gemm_args& args, const Kernel& kernel) {
 inline void expect_results(const Walk& walk, const Tile& tile) {
   const core_gemm_args& args = *walk.call.args;
   if (args.y == nullptr || tile.rows < kPanel) return;
-  int64_t element = args.y_dtype == CORE_F32 ? 4 : 2;
+  int64_t element = element_bytes(args.y_dtype);
   char* y = static_cast<char*>(args.y) + (tile.row * args.y_stride + tile.panel * kPanel) * element;
   for (int64_t row = 0; row < tile.rows; ++row, y += args.y_stride * element) {
     for (int64_t at = 0; at < tile.panels * kPanel * element; at += 64) __builtin_prefetch(y + at, 1);

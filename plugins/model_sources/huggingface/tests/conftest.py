@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from types import SimpleNamespace
 
 import pytest
@@ -27,6 +28,18 @@ def hub(monkeypatch, tmp_path):
         monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
         hub.home, hub.cache = home, home / "hub"
         yield hub
+        _wait_for_fetches()
+
+
+def _wait_for_fetches():
+    """Wait for the threads of a fetch that failed: they go on with the files they had begun.
+
+    One that outlives its hub cannot connect any more, upon which the hub's client closes the session that all share.
+    """
+    for thread in threading.enumerate():
+        if thread.name.startswith("fetch-"):
+            thread.join(30)
+            assert not thread.is_alive(), f"{thread.name} goes on"
 
 
 @pytest.fixture

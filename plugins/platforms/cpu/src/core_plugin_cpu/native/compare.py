@@ -18,7 +18,7 @@ from core_plugin_cpu.native.extents import Shape, through
 from core_plugin_cpu.native.partial import NotReplayableError
 from core_plugin_cpu.native.recording import Recorder
 from core_plugin_cpu.native.torchcalls import Count, Fixed, Given, Lasting, Leaf, Operation, Passing, Result
-from core_plugin_cpu.native.uses import Call, Homes, Item, TorchCall, begin
+from core_plugin_cpu.native.uses import Call, Homes, Item, TorchCall, begin, sizes_of
 
 _INPUTS = ("token_ids", "positions")
 """Inputs of a step that torch operations may read."""
@@ -39,7 +39,7 @@ class Places:
         self._partners: dict[int, int] = {}
         self._made = {begin(one): index for index, one in enumerate(found.made)}
         self._constants = {begin(one): index for index, one in enumerate(found.constants) if begin(one)}
-        self._homes = Homes((), [*found.made, *(one for one in found.constants if begin(one))])
+        self._homes = Homes((), sizes_of([*found.made, *(one for one in found.constants if begin(one))]))
 
     def of(self, address: int) -> Place:
         """Return where an address is."""

@@ -33,6 +33,7 @@ __all__ = [
     "PackedWeight",
     "apply",
     "argmax",
+    "gated_rows",
     "linear",
     "lookup",
     "pack",
@@ -128,6 +129,13 @@ def workspace_bytes(sizes: tuple[int, ...], *, ordered: bool = False) -> int:
     function = library().core_cpu_gemm_workspace
     function.restype = ctypes.c_int64
     return int(function(GEMM.pack(0, 0, int(ordered), 0, 0, 0, 0, *sizes)))
+
+
+def gated_rows(packed: bytes) -> int:
+    """Return the rows of `y` that a `GEMM_GATED` with these arguments or fewer rows writes."""
+    function = library().core_cpu_gemm_gated_rows
+    function.restype = ctypes.c_int64
+    return int(function(packed))
 
 
 def lookup(weight: PackedWeight, ids: Tensor, dtype: torch.dtype) -> Tensor:

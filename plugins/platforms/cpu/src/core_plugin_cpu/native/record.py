@@ -17,7 +17,7 @@ from core_plugin_cpu.native.fusion import fuse
 from core_plugin_cpu.native.partial import NotReplayableError, refuse_partial
 from core_plugin_cpu.native.program import Inputs, Program
 from core_plugin_cpu.native.recording import Recorder, recording
-from core_plugin_cpu.native.uses import Call, Homes, Item, TorchCall, begin, natives
+from core_plugin_cpu.native.uses import Call, Homes, Item, TorchCall, begin, natives, sizes_of
 
 FEW = (3, 2)
 """Tokens of the recordings with which one that torch takes part in is compared. One token is left out: torch then takes
@@ -104,10 +104,10 @@ def _program(
 ) -> tuple[Program, Tensor]:
     once = _checked_once(found.items)
     if step is not None:
-        refuse_partial(once, Homes(once, found.made), step.size, step.places)
-    private = [one for one in found.made if begin(one) != begin(out)]
-    fused = fuse(once, Homes(once, private))
-    homes = Homes(fused, private)
+        refuse_partial(once, Homes(once, sizes_of(found.made)), step.size, step.places)
+    private = sizes_of(one for one in found.made if begin(one) != begin(out))
+    fused, smaller = fuse(once, Homes(once, private))
+    homes = Homes(fused, {**private, **smaller})
     calls, memory, moved = _move(fused, homes)
     cuts = [] if compared is None else compared.cuts(fused, homes, memory, moved, out)
     return Program(calls, [memory, *found.constants, *found.held, *keep, out], step, cuts), out

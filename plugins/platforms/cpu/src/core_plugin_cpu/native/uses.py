@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -82,12 +82,20 @@ class Home:
         return bool(self.uses) or (bool(self.torch) and not self.returned)
 
 
-class Homes:
-    """The memory of several tensors, found by address."""
+def sizes_of(tensors: Iterable[Tensor]) -> dict[int, int]:
+    """Return where the memory of tensors begins, and its bytes."""
+    return {begin(one): one.untyped_storage().nbytes() for one in tensors}
 
-    def __init__(self, items: Iterable[Item], private: Iterable[Tensor]) -> None:
-        places = {begin(one): one.untyped_storage().nbytes() for one in private}
-        self.all = [Home(begin, size) for begin, size in sorted(places.items())]
+
+class Homes:
+    """The memory of several tensors, found by address.
+
+    Args:
+        sizes: As of `sizes_of`.
+    """
+
+    def __init__(self, items: Iterable[Item], sizes: Mapping[int, int]) -> None:
+        self.all = [Home(begin, size) for begin, size in sorted(sizes.items())]
         self._begins = [home.begin for home in self.all]
         for index, item in enumerate(items):
             for home, word in self._touched(item):
