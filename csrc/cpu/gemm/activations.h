@@ -1,13 +1,16 @@
 // Activations that meet blocks of weights, and how a block's sum joins a result. Included per instruction set.
 //
-// They are rounded in one of two ways, for each 32 of them: Coarse, to int8, or Fine, to 15 bits by a power of two, which
-// is exact for bfloat16 that is not far smaller than the largest of the 32. A fine sum is that of two products of bytes, or one
-// of 16-bit integers, according to the instruction set; it is the same, because integer sums are exact.
+// They are rounded in one of two ways, for each 32 of them: coarse, to int8, or fine, to 15 bits by a power of two, which
+// is exact for bfloat16 that is not far smaller than the largest of the 32. Sums are those of
+// products of bytes, of which a fine one takes two, or of 16-bit integers, according to the instruction set and the codes;
+// they are the same, because integer sums are exact.
 //
 // With CORE_GEMM_BY_ROW a result must not depend on how many rows are computed with it: every kernel of block formats,
 // but the widening (widen.h), rounds activations by `quantize_block` and adds blocks in their order by `add_sum`, then
 // `multiply_add` where there is a minimum.
 #pragma once
+
+#include <type_traits>
 
 #include "gemm/blocks.h"
 #include "gemm/integers.h"
@@ -23,11 +26,8 @@ struct XScales {
   int32_t start[2];  // -zero * (sum of the values): of all, or of either half where these have scales of their own
 };
 
-// 32 activations rounded to int8: their largest magnitude is 127.
-struct Coarse {
-  int8_t values[32];
-  XScales with;
-
+// To int8: the largest magnitude of 32 activations is 127.
+struct ToBytes {
   template <typename From>
   CORE_INLINE static Divisor divisor(const From* from, int64_t count) {
     float scale = (count < kBlock ? largest_of(from, count) : largest_of_block(from)) / 127.0f;
@@ -35,23 +35,10 @@ struct Coarse {
     return {scale, 1.0f / scale};
   }
   CORE_INLINE static vi round(vf x, const Divisor& by) { return nearest(divide(x, by.scale, by.inverse)); }
-  CORE_INLINE void put(int i, vi value) { store_bytes(value, values + i); }
 };
-static_assert(sizeof(Coarse) == 48, "rows are arrays of this");
 
-#if defined(__AVX512VNNI__) || defined(__ARM_FEATURE_DOTPROD)
-#define CORE_DOT_BYTES 1
-#endif
-
-// 32 activations rounded to 15 bits: their largest magnitude is between 2^13 and 2^14.
-struct Fine {
-#if defined(CORE_DOT_BYTES)
-  int8_t values[32], high[32];  // value = 256 * high + values
-#else
-  int16_t values[32];  // in the order 0 2 1 3: the even and the odd bytes of a dword of codes meet them
-#endif
-  XScales with;
-
+// To 15 bits: it is between 2^13 and 2^14.
+struct To15Bits {
   template <typename From>
   CORE_INLINE static Divisor divisor(const From* from, int64_t count) {
     float largest = count < kBlock ? largest_of(from, count) : largest_of_block(from);
@@ -66,12 +53,33 @@ struct Fine {
     return by;
   }
   CORE_INLINE static vi round(vf x, const Divisor& by) { return nearest(x * by.inverse); }
-#if defined(CORE_DOT_BYTES)
+};
+
+// 32 activations, as bytes.
+struct Coarse : ToBytes {
+  int8_t values[32];
+  XScales with;
+
+  CORE_INLINE void put(int i, vi value) { store_bytes(value, values + i); }
+};
+static_assert(sizeof(Coarse) == 48, "rows are arrays of this");
+
+struct Fine : To15Bits {
+  int8_t values[32], high[32];  // value = 256 * high + values
+  XScales with;
+
   CORE_INLINE void put(int i, vi value) {
     store_bytes(value, values + i);
     store_bytes((value + 128) >> 8, high + i);
   }
-#else
+};
+static_assert(sizeof(Fine) == 80, "rows are arrays of this");
+
+// The same for products of 16-bit integers.
+struct FinePairs : To15Bits {
+  int16_t values[32];  // in the order 0 2 1 3: the even and the odd bytes of a dword of codes meet them
+  XScales with;
+
   CORE_INLINE void put(int i, vi value) {
     for (int j = 0; j < kLanes; j += 4) {
       const int16_t four[4] = {static_cast<int16_t>(value[j]), static_cast<int16_t>(value[j + 2]),
@@ -79,9 +87,35 @@ struct Fine {
       std::memcpy(values + i + j, four, 8);
     }
   }
-#endif
 };
-static_assert(sizeof(Fine) == 80, "rows are arrays of this");
+static_assert(sizeof(FinePairs) == 80, "rows are arrays of this");
+
+// Lines of a block whose products of codes and bytes can be added up in 16 bits, two products in each; 0: not one's, or
+// there are no such instructions, or better ones. A power of two, so that runs of lines end where halves of a block do.
+template <typename F>
+constexpr int lines_in_16_bits() {
+#if defined(__AVX512VNNI__) || !defined(__AVX2__)
+  return 0;
+#else
+  constexpr int largest = F::e2m1 ? 24 : F::bits == 1 ? 2 : (1 << F::bits) - 1, lines = 32767 / (2 * 128 * largest);
+  return lines >= 8 && !F::halves ? 8 : lines >= 4 ? 4 : lines;
+#endif
+}
+
+// Whether instructions multiply codes and bytes: otherwise both are widened to 16 bits first, fine activations beforehand.
+template <typename F>
+constexpr bool meets_bytes() {
+#if defined(__AVX512VNNI__)
+  return true;
+#elif defined(__ARM_FEATURE_DOTPROD)
+  return F::bits <= 7;  // both factors are signed
+#else
+  return lines_in_16_bits<F>() != 0;
+#endif
+}
+
+template <typename F>
+using FineOf = std::conditional_t<meets_bytes<F>(), Fine, FinePairs>;
 
 // What a block adds to a result: its sum of products of integers, times the scales of weights and activations.
 CORE_INLINE vf add_sum(vf total, vi sum, vf factor, float scale) {

@@ -7,13 +7,13 @@ namespace core {
 namespace gemm {
 namespace {
 
+typedef int16_t vs __attribute__((vector_size(kVecBytes)));
+
 // The bytes 0 and 2, 1 and 3 of every dword as two signed 16-bit integers.
 CORE_INLINE vu even_bytes(vu value) {
-  typedef int16_t vs __attribute__((vector_size(kVecBytes)));
   return reinterpret_cast<vu>((reinterpret_cast<vs>(value) << 8) >> 8);
 }
 CORE_INLINE vu odd_bytes(vu value) {
-  typedef int16_t vs __attribute__((vector_size(kVecBytes)));
   return reinterpret_cast<vu>(reinterpret_cast<vs>(value) >> 8);
 }
 

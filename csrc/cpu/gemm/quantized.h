@@ -22,34 +22,70 @@ constexpr int kRows = 2, kWide = 1;
 
 constexpr int kFewRows = 4;  // rows up to which weights come from memory rather than from a cache
 
-// Adds to each dword of `sum` the products of four codes and four activations.
-template <int Bits>
-CORE_INLINE vi dot_codes(vi sum, vu codes, const int8_t* x) {
+// Keeps sums in the order in which they are written: the compiler would make all products of a block first, which are
+// more than there are registers.
+template <typename Sum>
+CORE_INLINE Sum in_order(Sum sum) {
+#if defined(__AVX2__)
+  asm("" : "+x"(sum));
+#endif
+  return sum;
+}
+
+// Four activations for every dword of codes.
+CORE_INLINE vu four_bytes(const int8_t* x) {
   uint32_t four;
   std::memcpy(&four, x, 4);
-  vu values = splat_bits(four);
+  return splat_bits(four);
+}
+
+// Adds to each dword of `sum` the products of four codes and four activations.
+template <typename F>
+CORE_INLINE vi dot_codes(vi sum, vu codes, vu values) {
 #if defined(__ARM_FEATURE_DOTPROD)
-  if (Bits <= 7) return (vi)vdotq_s32((int32x4_t)sum, (int8x16_t)codes, (int8x16_t)values);
+  if (meets_bytes<F>()) return (vi)vdotq_s32((int32x4_t)sum, (int8x16_t)codes, (int8x16_t)values);
 #endif
 #if defined(__AVX512VNNI__)
   return (vi)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)codes, (__m512i)values);
 #else
-#if defined(__AVX512BW__)
-  // Pairs of products stay below 2^15 for codes of up to six bits.
-  if (Bits <= 6) {
-    __m512i pairs = _mm512_maddubs_epi16((__m512i)codes, (__m512i)values);
-    return sum + (vi)_mm512_madd_epi16(pairs, _mm512_set1_epi16(1));
-  }
-#elif defined(__AVX2__)
-  if (Bits <= 6) {
-    __m256i pairs = _mm256_maddubs_epi16((__m256i)codes, (__m256i)values);
-    return sum + (vi)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
-  }
-#endif
   sum += dot_pairs(codes & 0x00ff00ffu, even_bytes(values));
   return sum + dot_pairs((codes >> 8) & 0x00ff00ffu, odd_bytes(values));
 #endif
 }
+
+// The products of codes and activations, two added up in each 16 bits.
+CORE_INLINE vs pair_codes(vu codes, vu values) {
+#if defined(__AVX512BW__)
+  return (vs)_mm512_maddubs_epi16((__m512i)codes, (__m512i)values);
+#elif defined(__AVX2__)
+  return (vs)_mm256_maddubs_epi16((__m256i)codes, (__m256i)values);
+#else
+  (void)codes, (void)values;
+  return vs{};  // see lines_in_16_bits
+#endif
+}
+
+CORE_INLINE vi sum_pairs(vs pairs) { return dot_pairs((vu)pairs, vu{} + 0x00010001u); }
+
+// Sums of products of codes and bytes for M rows: how they start, and how they grow by a line of codes.
+template <typename F, int M>
+struct Dots {
+  static constexpr int lines = lines_in_16_bits<F>();
+  vi sum[M];
+  vs pairs[M];  // of the lines that `sum` lacks
+
+  CORE_INLINE void start(int i, int32_t first) { sum[i] = first + vi{}; }
+  CORE_INLINE void add(int i, vu line, const int8_t* x, int g) {
+    vu values = four_bytes(x + g * 4);
+    if constexpr (lines == 0) {
+      sum[i] = dot_codes<F>(sum[i], line, values);
+    } else {
+      vs products = pair_codes(line, values);
+      pairs[i] = in_order(g % lines == 0 ? products : pairs[i] + products);
+      if (g % lines == lines - 1) sum[i] += sum_pairs(pairs[i]);
+    }
+  }
+};
 
 // Integer sums of M rows: how they start, how they grow by a line of codes, and what they come to.
 template <typename F, typename X, int M>
@@ -57,42 +93,41 @@ struct Sums;
 
 template <typename F, int M>
 struct Sums<F, Coarse, M> {
-  vi sum[M];
+  Dots<F, M> dots;
 
-  CORE_INLINE void start(int i, int32_t first) { sum[i] = first + vi{}; }
-  CORE_INLINE void add(int i, vu line, const Coarse& x, int g) {
-    sum[i] = dot_codes<F::bits>(sum[i], line, x.values + g * 4);
-  }
-  CORE_INLINE vi result(int i) { return sum[i]; }
+  CORE_INLINE void start(int i, int32_t first) { dots.start(i, first); }
+  CORE_INLINE void add(int i, vu line, const Coarse& x, int g) { dots.add(i, line, x.values, g); }
+  CORE_INLINE vi result(int i) { return dots.sum[i]; }
 };
 
 template <typename F, int M>
 struct Sums<F, Fine, M> {
-#if defined(CORE_DOT_BYTES)
-  vi sum[M], high[M];
+  Dots<F, M> dots, high;
 
   CORE_INLINE void start(int i, int32_t first) {
-    sum[i] = first + vi{};
-    high[i] = vi{};
+    dots.start(i, first);
+    high.start(i, 0);
   }
   CORE_INLINE void add(int i, vu line, const Fine& x, int g) {
-    sum[i] = dot_codes<F::bits>(sum[i], line, x.values + g * 4);
-    high[i] = dot_codes<F::bits>(high[i], line, x.high + g * 4);
+    dots.add(i, line, x.values, g);
+    high.add(i, line, x.high, g);
   }
-  CORE_INLINE vi result(int i) { return (high[i] << 8) + sum[i]; }
-#else
+  CORE_INLINE vi result(int i) { return (high.sum[i] << 8) + dots.sum[i]; }
+};
+
+template <typename F, int M>
+struct Sums<F, FinePairs, M> {
   vi sum[M];
 
   CORE_INLINE void start(int i, int32_t first) { sum[i] = first + vi{}; }
-  CORE_INLINE void add(int i, vu line, const Fine& x, int g) {
+  CORE_INLINE void add(int i, vu line, const FinePairs& x, int g) {
     uint32_t even, odd;
     std::memcpy(&even, x.values + g * 4, 4);
     std::memcpy(&odd, x.values + g * 4 + 2, 4);
     sum[i] += dot_pairs(line & 0x00ff00ffu, splat_bits(even));
-    sum[i] += dot_pairs((line >> 8) & 0x00ff00ffu, splat_bits(odd));
+    sum[i] = in_order(sum[i] + dot_pairs((line >> 8) & 0x00ff00ffu, splat_bits(odd)));
   }
   CORE_INLINE vi result(int i) { return sum[i]; }
-#endif
 };
 
 // One block of one vector of channels meets M rows.
@@ -231,7 +266,7 @@ constexpr Kernel coarse_kernel() {
 
 template <typename F>
 constexpr Kernel fine_kernel() {
-  return block_kernel<F, Fine>();
+  return block_kernel<F, FineOf<F>>();
 }
 
 }  // namespace
