@@ -105,6 +105,10 @@ def test_a_backend_that_takes_no_scales_is_told(scaled, load):
         ({"kv_cache_scheme": SCHEME}, "float8_e4m3fn"),
         ({"kv_cache_scheme": {"num_bits": 8}}, "int8"),
         ({"kv_cache_scheme": {**SCHEME, "num_bits": 4}}, None),
+        ({"kv_cache_quant_algo": "FP8"}, "float8_e4m3fn"),
+        ({"kv_cache_quant_algo": "INT8"}, "int8"),
+        ({"kv_cache_quant_algo": "NVFP4"}, None),
+        ({"kv_cache_quant_algo": None}, None),
     ],
 )
 def test_what_a_checkpoint_asks_for_is_the_automatic_dtype(config, dtype):
