@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from contextlib import closing
 
@@ -205,3 +206,44 @@ def test_a_wrong_scale_is_one_line_with_file_and_tensor(families, with_more, tmp
     with pytest.raises(CheckpointError, match=re.escape(text)) as caught, opened(directory):
         pass
     assert str(directory) in caught.value.message and "\n" not in caught.value.message
+
+
+def quantized(directory):
+    """Say that the linears are in float8, each with one scale, and that the cache is to be, too."""
+    weights = {"num_bits": 8, "type": "float", "strategy": "tensor", "symmetric": True, "dynamic": False}
+    file = directory / "config.json"
+    config = json.loads(file.read_text()) | {
+        "quantization_config": {
+            "quant_method": "compressed-tensors",
+            "format": "float-quantized",
+            "config_groups": {"group_0": {"targets": ["Linear"], "weights": weights}},
+            "ignore": ["lm_head"],
+            "kv_cache_scheme": weights,
+        }
+    }
+    file.write_text(json.dumps(config))
+    return directory
+
+
+@pytest.mark.covers("QUANT-08")
+def test_a_quantized_hybrid_has_the_tokens_of_its_opened_twin(families, with_more, tmp_path):
+    linears = re.compile(r".*\.(self_attn|mamba|feed_forward)\.\w+_proj\.weight")
+    scales = [name for pair in SPELLINGS[:1] for name in pair]
+
+    def twin(values):
+        for name in filter(linears.fullmatch, list(values)):
+            values[name] = values[name].to(torch.float8_e4m3fn).float() / 4
+        named(values, scales, 2.0**-7)
+
+    def stored(values):
+        for name in filter(linears.fullmatch, list(values)):
+            values[name] = values[name].to(torch.float8_e4m3fn)
+            values[f"{name}_scale"] = torch.tensor([0.25])
+        named(values, scales, 2.0**-7)
+
+    plain = families["falcon_h1"].write(tmp_path / "plain")
+    with opened(with_more(plain, twin)) as engine:
+        due = answer(engine)
+    with opened(quantized(with_more(plain, stored)), kv_dtype="auto") as engine:
+        assert set(given(engine)) == {(2.0**-7, 2.0**-7)}
+        assert answer(engine) == due
