@@ -410,7 +410,7 @@ class AfterLoad(Protocol):
 
 
 class TakesScales(Protocol):
-    """Optional part of an attention layer: scales that a checkpoint gives for a float8 cache.
+    """Optional part of an attention layer or a latent one: scales that a checkpoint gives for a float8 cache.
 
     Without it a checkpoint that has any is refused for such a cache.
     """
@@ -418,7 +418,8 @@ class TakesScales(Protocol):
     def use_scales(self, key: Tensor, value: Tensor) -> None:
         """Divide keys and values by these before they are rounded, and multiply what is read.
 
-        Called before `after_load` whenever weights were loaded; both are 1 for caches of other dtypes.
+        Called before `after_load` whenever weights were loaded; both are 1 for caches of other dtypes. A latent layer
+        gets one number twice, for latents and rotated keys: its values are read from the bytes of its keys.
 
         Args:
             key, value: `()` float32 on the host; `(num_kv_heads,)`, if the heads differ, of a backend whose descriptor

@@ -548,12 +548,16 @@ class LayerBuilder(Protocol):
         slopes: Sequence[float] | None = None,
         rooted: bool = False,
         shared: bool = False,
+        prefix: str | None = None,
     ) -> Attention:
         """Return the attention of KV layer `layer`.
 
         Args:
+            prefix: Its module, below which checkpoints may have scales of its KV cache (`k_scale`, `v_scale`,
+                `k_proj.output_scale`, ...). Attention that is asked for several times, by layers that run again, has
+                them from one module. None: checkpoints have none.
             shared: It reads what another attention keeps, which was asked for with the same arguments, and is called
-                without keys and values.
+                without keys and values. Scales are those of the other; what its own module has is not used.
             num_heads, num_kv_heads: Of this rank (`heads`).
             window: Sliding window in tokens: a query at position p sees positions > p - window.
             slopes: One number for each of this rank's heads (ALiBi): `slope * (key position - query position)` is added
@@ -582,6 +586,7 @@ class LayerBuilder(Protocol):
         scale: float,
         up: str,
         picks: int | None = None,
+        prefix: str | None = None,
     ) -> LatentAttention:
         """Return the multi-head latent attention of KV layer `layer`. The shape's features then name `latent`.
 
@@ -595,6 +600,7 @@ class LayerBuilder(Protocol):
                 of weights, and opened to the compute dtype once: nothing is multiplied with its stored form.
             picks: Most positions that a query sees: those that a `picker` of as many chose; None: it sees all. The
                 shape's features then name `picks` too.
+            prefix: As in `attention`. Keys and values are read from the same bytes, whose scale is that of the keys.
         """
         ...
 

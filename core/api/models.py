@@ -33,9 +33,6 @@ class WeightRules(BaseModel):
             underscore, or stands around it: `.experts.gate_up_proj_scales` is `.experts.{}.gate_up_proj.weight_scales`,
             and `.experts._gate_up_proj_scale` is `.experts.{}.gate_up_proj._weight_scale`. One number is that of all
             experts.
-        kv_scales: Path of a KV layer's attention module after renaming, `{}` for the layer's number, below which
-            checkpoints may have scales of a KV cache (`k_scale`, `v_scale`, `k_proj.output_scale`, ...); None where
-            none are known.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -44,7 +41,6 @@ class WeightRules(BaseModel):
     skip: tuple[str, ...] = ()
     transpose: tuple[str, ...] = ()
     experts: tuple[tuple[str, str] | tuple[str, str, int], ...] = ()
-    kv_scales: str | None = None
 
 
 class Model(Protocol):

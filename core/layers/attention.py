@@ -72,26 +72,33 @@ class _Heads:
 class CachedAttention(Parameterised):
     """A layer that keeps something of every token in a cache.
 
-    Its parameters are the scales of that cache.
+    Its parameters are the scales of that cache. The backend's layer gets them if it is a `TakesScales`.
 
     Attributes:
         site: Which layer this is, and its geometry.
         kv_heads: Heads of what it keeps.
+        keeps_values: Whether it keeps values beside keys, with a scale of their own.
         takes_scales: Whether scales other than 1 can be used.
-        has_scales: Whether checkpoints may have scales of its cache.
         kv: The layer's cache; bound once by the worker, before the first call.
         group: Its cache group, whose plan it reads; bound with `kv`.
     """
 
     site: AttentionSite | LatentSite | PickSite | CompressedSite
     kv_heads: int
-    takes_scales: bool
-    has_scales: bool = True
+    keeps_values: bool = False
     kv: Tensor
     group: int = 0
 
     def __init__(self, layer: object) -> None:
         self._after_load: Callable[[], None] | None = getattr(layer, "after_load", None)
+        self._use_scales: Callable[[Tensor, Tensor], None] | None = getattr(layer, "use_scales", None)
+        self.takes_scales = self._use_scales is not None
+
+    def bind(self, params: Params) -> None:
+        """Use these scales from now on."""
+        super().bind(params)
+        if self._use_scales is not None:
+            self._use_scales(params["k_scale"], params["v_scale"])
 
     def after_load(self) -> None:
         """Let the backend's layer act once weights are in place, if it wants to."""
@@ -110,13 +117,12 @@ class CachedAttention(Parameterised):
 class AttentionModule(CachedAttention):
     """Writes keys and values to the cache, then attends.
 
-    The backend's layer gets the scales of its cache if it is a `TakesScales`.
-
     Args:
         rotates: The layer is a `StoresRotated`.
     """
 
     site: AttentionSite
+    keeps_values = True
 
     def __init__(
         self, site: AttentionSite, layer: AttentionLayer, context: LayerContext, *, rotates: bool = False
@@ -131,8 +137,6 @@ class AttentionModule(CachedAttention):
                 layer, context.owners.attention, ("write_rotated",), "layers that rotate while they store", "rotary"
             )
         self._write_rotated: Any = cast("StoresRotated", layer).write_rotated if rotates else None
-        self._use_scales: Callable[[Tensor, Tensor], None] | None = getattr(layer, "use_scales", None)
-        self.takes_scales = self._use_scales is not None
 
     def spec(self, backend: AttentionBackend) -> KVSpec:
         """Return what the backend says that the layer keeps, or what follows from its site."""
@@ -142,12 +146,6 @@ class AttentionModule(CachedAttention):
     def layout(self, backend: AttentionBackend) -> KVLayout:
         """Return the cache of the layer's keys and values."""
         return backend.kv_layout(self.site)
-
-    def bind(self, params: Params) -> None:
-        """Use these scales from now on."""
-        super().bind(params)
-        if self._use_scales is not None:
-            self._use_scales(params["k_scale"], params["v_scale"])
 
     def __call__(
         self,

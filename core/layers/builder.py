@@ -93,6 +93,8 @@ class Builder:
 
     Attributes:
         attentions: Attention layers, and what else keeps something of each token, in the order they were built.
+        scaled: Module path -> the attention layers of it, for whose caches checkpoints may have scales. None of them
+            where the module reads the cache of another.
         groups: Parameters of all layers.
         ropes: Rotary embeddings, each with its configuration.
         position_tables: Further tables of values by position.
@@ -121,6 +123,7 @@ class Builder:
     ) -> None:
         self.options = options or {}
         self.attentions: list[CachedAttention] = []
+        self.scaled: dict[str, list[CachedAttention]] = {}
         self.groups: list[Group] = []
         self.ropes: list[tuple[RopeConfig, RotaryEmbedding]] = []
         self.position_tables: list[PositionTable] = []
@@ -465,6 +468,7 @@ class Builder:
         slopes: Sequence[float] | None = None,
         rooted: bool = False,
         shared: bool = False,
+        prefix: str | None = None,
     ) -> AttentionModule:
         """Return the attention of KV layer `layer`.
 
@@ -489,12 +493,13 @@ class Builder:
             rooted=rooted,
         )
         if shared:
+            self._keep(prefix)
             return shared_attention(self.attentions, site)
         backed = self._ask(self._context.owners.attention, "layer()", ATTENTION_LAYER, self._backend.layer, site)
         module = AttentionModule(site, backed, self._context, rotates=self._rotates)
         if sinks is not None:
             self.groups.append(sinks_group(backed, site, sinks, self._context.owners.attention))
-        self.attentions.append(module)
+        self._keep(prefix, module)
         return module
 
     def latent_attention(
@@ -509,6 +514,7 @@ class Builder:
         scale: float,
         up: str,
         picks: int | None = None,
+        prefix: str | None = None,
     ) -> LatentModule:
         """Return the multi-head latent attention of KV layer `layer`.
 
@@ -523,7 +529,7 @@ class Builder:
             require_takes_picks(backed, owner)
         self._store_up(site, up, backed.use_up)
         module = LatentModule(site, backed, self._context)
-        self.attentions.append(module)
+        self._keep(prefix, module)
         return module
 
     def compressed_attention(
@@ -539,7 +545,7 @@ class Builder:
         site = CompressedSite(layer, num_heads, head_dim, scale, ratio, picks)
         backed = self._ask(owner, "compressed()", COMPRESSED_LAYER, backend.compressed, site)
         module = CompressedModule(site, backed, self._context)
-        self.attentions.append(module)
+        self._keep(None, module)
         return module
 
     def picker(
@@ -554,7 +560,7 @@ class Builder:
         backend = require_picks(self._backend, owner)
         site = PickSite(layer, num_heads, key_dim, scale, picks, ratio)
         module = PickerModule(site, self._ask(owner, "picker()", PICKER, backend.picker, site), self._context)
-        self.attentions.append(module)
+        self._keep(None, module)
         return module
 
     def encoder_attention(
@@ -584,6 +590,12 @@ class Builder:
             )
         backed = self._ask(self._context.owners.attention, "encoder()", ENCODER_LAYER, encoder, site)
         return EncoderModule(site, backed, self._context)
+
+    def _keep(self, prefix: str | None, *modules: CachedAttention) -> None:
+        """Record what keeps something of each token, and below which module checkpoints may have scales for it."""
+        self.attentions += modules
+        if prefix is not None:
+            self.scaled.setdefault(prefix, []).extend(modules)
 
     def _store(self, placed: Placed, *, op: str = "linear", dims: Mapping[str, int] | None = None) -> WeightGroup:
         site, method = placed.site, self._context.owners.quantization

@@ -23,8 +23,6 @@ class CompressedModule(CachedAttention):
 
     site: CompressedSite
     kv_heads = 1
-    takes_scales = False
-    has_scales = False
 
     def __init__(self, site: CompressedSite, layer: CompressedLayer, context: LayerContext) -> None:
         super().__init__(layer)

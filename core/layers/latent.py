@@ -32,7 +32,6 @@ class LatentModule(CachedAttention):
 
     site: LatentSite
     kv_heads = 1
-    takes_scales = False
 
     def __init__(self, site: LatentSite, layer: LatentLayer, context: LayerContext) -> None:
         super().__init__(layer)

@@ -26,8 +26,6 @@ class PickerModule(CachedAttention):
 
     site: PickSite
     kv_heads = 1
-    takes_scales = False
-    has_scales = False
 
     def __init__(self, site: PickSite, picker: Picker, context: LayerContext) -> None:
         super().__init__(picker)

@@ -26,7 +26,8 @@ ATTENTION_LAYER = Contract(
 )
 ENCODER_LAYER = Contract("core.api.attention:EncoderLayer")
 LATENT_LAYER = Contract(
-    "core.api.attention:LatentLayer", ("core.api.attention:AfterLoad", "core.api.attention:TakesPicks")
+    "core.api.attention:LatentLayer",
+    ("core.api.attention:AfterLoad", "core.api.attention:TakesPicks", "core.api.attention:TakesScales"),
 )
 PICKER = Contract("core.api.attention:Picker", ("core.api.attention:AfterLoad",))
 COMPRESSED_LAYER = Contract("core.api.attention:CompressedLayer", ("core.api.attention:AfterLoad",))

@@ -285,7 +285,7 @@ def build_model(config: EngineConfig, active: ActivePlugins, device: torch.devic
         rules = model_class.weight_rules(settings)
     attentions = sorted(builder.attentions, key=lambda one: one.site.layer)
     rounded, by_head = config.kv_dtype in _SCALED, "head_scales" in spec.features
-    scales = scale_groups(rules.kv_scales, attentions, rounded=rounded, by_head=by_head)
+    scales = scale_groups(builder.scaled, rounded=rounded, by_head=by_head)
     names = NameMap(rules, builder.left_out, aliases(scales))
     filler = WeightFiller([*builder.groups, *scales], names, device)
     warn_opened(kernels, config.options.select.kernel)

@@ -322,6 +322,9 @@ class Layer:
     def use_up(self, key, value):
         {use_up}
 
+    def use_scales(self, key, value):
+        {use_scales}
+
     def write(self, latent, rope_key, kv, plan):
         self.inner.write(latent, rope_key, kv, plan.inner)
         {write}
@@ -344,6 +347,7 @@ LATENT_CASES = {
     "latent_layers_match_reference": {"condition": "len(lens) == 4 and counts.max() == 100 and site.layer == 1"},
     "latent_sizes_match_reference": {"condition": "site.latent_dim == 512"},
     "latent_dtypes_match_reference": {"condition": "ctx.dtype == torch.bfloat16 and ctx.kv_dtype == torch.float16"},
+    "latent_scales_are_applied": {"use_scales": "pass"},
     "latent_pieces_equal_the_whole": {"condition": "lens.tolist() == [150] and counts.tolist() == [42]"},
     "latent_blocks_can_be_copied": {
         "write": "self.known |= set((plan.batch.slots // self.ctx.block_size).tolist())",
@@ -369,11 +373,14 @@ LATENT_CASES = {
 def latent(make_plugin):
     def make(**parts):
         usual = {"condition": "False", "write": "pass", "forward": "pass", "more": ""}
+        usual |= {name: f"self.inner.{name}(key, value)" for name in ("use_up", "use_scales")}
         source = LATENT
-        for key, value in {**usual, "use_up": "self.inner.use_up(key, value)", **parts}.items():
+        for key, value in {**usual, **parts}.items():
             source = source.replace("{" + key + "}", value)
         dtypes = {"float32", "bfloat16", "float16"}
-        manifest = MANIFEST.format(devices={"cpu"}, dtypes=dtypes, features={"latent"})
+        manifest = MANIFEST.replace("kv_dtypes={dtypes}", "kv_dtypes={kv_dtypes}").format(
+            devices={"cpu"}, dtypes=dtypes, kv_dtypes=dtypes | {"float8_e4m3fn"}, features={"latent"}
+        )
         return make_plugin("core.attention_backends", {"manifest": manifest, "backend": source})
 
     return make
@@ -388,6 +395,17 @@ def test_a_sound_latent_backend_passes(latent):
 @pytest.mark.parametrize("check", LATENT_CASES)
 def test_the_check_of_latent_layers_and_no_other_fails(latent, check):
     assert set(latent(**LATENT_CASES[check]).failing("latents")) == {check}
+
+
+@pytest.mark.covers("ATTN-08")
+@pytest.mark.parametrize("forgets", ["write", "forward"])
+def test_latent_layers_that_forget_scales_when_they_write_or_read_are_found(latent, forgets):
+    stages = ("write", "forward") if forgets == "forward" else ("forward", "write")
+    after = dict(zip(stages, ("self.inner._scale = 1.0", "self.inner._scale = self.kept")))
+    takes = "self.kept = float(key); self.inner.use_scales(key, value)"
+    report = latent(use_scales=takes, **after).report("latents", checks=("latent_scales_are_applied",))
+    assert [one.status for one in report.outcomes] == ["failed"]
+    assert "with a scale" in report.outcomes[0].message
 
 
 def test_a_backend_without_latent_layers_is_not_asked_for_them(backend):

@@ -77,6 +77,16 @@ def test_a_chunk_reaches_the_backend_and_values_may_be_smaller_than_keys(build):
         module(torch.zeros(5, 2, 4), torch.zeros(5, 1, 4), torch.zeros(5, 1, 4), step)
 
 
+@pytest.mark.covers("QUANT-08")
+def test_scales_of_caches_belong_to_the_modules_that_layers_name(build):
+    sizes = {"num_heads": 2, "num_kv_heads": 1, "head_dim": 4, "scale": 1.0}
+    first, again, other = (build.attention(layer, **sizes, prefix=f"layers.{layer % 2}.attn") for layer in (0, 2, 1))
+    assert build.attention(1, **sizes, prefix="layers.3.attn", shared=True) is other
+    plain = build.attention(5, **sizes)
+    assert build.scaled == {"layers.0.attn": [first, again], "layers.1.attn": [other], "layers.3.attn": []}
+    assert build.attentions == [first, again, other, plain]
+
+
 def test_attention_writes_before_it_attends_with_the_plan_of_the_step(build):
     module = build.attention(3, num_heads=2, num_kv_heads=1, head_dim=4, scale=0.5, window=7, softcap=30.0)
     assert build.attentions == [module]

@@ -76,12 +76,16 @@ def test_a_cache_of_the_models_own_dtype_needs_no_scales(scaled, load):
         ({(0, "k_scale"): torch.ones(1), (0, "k_proj.k_scale"): torch.ones(1)}, "CORE-M124", "0.self_attn.k_scale"),
         ({(9, "k_scale"): torch.ones(1)}, "CORE-M120", "layers.9.self_attn.k_scale"),
         ({(0, "k_zero_point"): torch.ones(1)}, "CORE-M120", "layers.0.self_attn.k_zero_point"),
+        ({(1, "k_scale"): torch.zeros(1)}, "CORE-M129", "layers.1.self_attn.k_scale' holds 0"),
+        ({(1, "v_scale"): torch.tensor(-2.0)}, "CORE-M129", "layers.1.self_attn.v_scale' holds -2"),
+        ({(1, "k_proj.k_scale"): torch.tensor([float("nan")])}, "CORE-M129", "self_attn.k_proj.k_scale' holds nan"),
+        ({(1, "kv_scale"): torch.tensor(float("inf"))}, "CORE-M129", "layers.1.self_attn.kv_scale' holds inf"),
     ],
 )
 def test_tensors_that_are_no_scales_are_named(scaled, load, found, code, named):
     with pytest.raises(CheckpointError, match=named) as caught:
-        load(scaled(found), kv_dtype="float8_e4m3fn", attention_backends=Backend)
-    assert caught.value.code == code
+        load(directory := scaled(found), kv_dtype="float8_e4m3fn", attention_backends=Backend)
+    assert caught.value.code == code and caught.value.message.startswith(f"{directory}: ")
 
 
 def test_a_backend_that_takes_no_scales_is_told(scaled, load):
@@ -101,6 +105,10 @@ def test_a_backend_that_takes_no_scales_is_told(scaled, load):
         ({"kv_cache_scheme": SCHEME}, "float8_e4m3fn"),
         ({"kv_cache_scheme": {"num_bits": 8}}, "int8"),
         ({"kv_cache_scheme": {**SCHEME, "num_bits": 4}}, None),
+        ({"kv_cache_quant_algo": "FP8"}, "float8_e4m3fn"),
+        ({"kv_cache_quant_algo": "INT8"}, "int8"),
+        ({"kv_cache_quant_algo": "NVFP4"}, None),
+        ({"kv_cache_quant_algo": None}, None),
     ],
 )
 def test_what_a_checkpoint_asks_for_is_the_automatic_dtype(config, dtype):

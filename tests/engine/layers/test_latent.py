@@ -8,9 +8,23 @@ import pytest
 import torch
 from core_plugin_unquantized.plain import Plain
 
-from core.api import CheckpointError, KVLayout, KVSpec, LatentSite, Part, PluginError, QuantContext, Stored, WeightForm
+from core.api import (
+    CheckpointError,
+    KVLayout,
+    KVSpec,
+    LatentSite,
+    Part,
+    PluginError,
+    QuantContext,
+    Stored,
+    WeightForm,
+    WeightRules,
+)
 from core.api.ranks import Ranks
 from core.layers.builder import Builder
+from core.worker.loading.fill import WeightFiller
+from core.worker.loading.names import NameMap
+from core.worker.loading.scales import aliases, scale_groups
 from core_testing.layers import PlainTensor, fill
 
 CPU = torch.device("cpu")
@@ -97,6 +111,49 @@ def test_its_cache_is_the_backends_and_everything_is_kept():
     assert module.layout(build._backend).bytes_per_block == 16 * (6 + 4) * 4
     assert module.spec(build._backend) == KVSpec()
     assert (module.kv_heads, module.takes_scales) == (1, False)
+
+
+def scaled(takes, given, rounded=True):
+    """Return what a layer that takes scales, or does not, was given of a checkpoint's."""
+
+    class Scaled(Layer):
+        def use_scales(self, key, value):
+            self.scales = (float(key), float(value))
+
+    class Other(Backend):
+        def latent(self, site):
+            self.made = (Scaled if takes else Layer)(site)
+            return self.made
+
+    build = builder(backend=Other())
+    build.latent_attention(3, **SIZES, up="layers.3.attn.kv_b_proj", prefix="layers.3.attn")
+    groups = scale_groups(build.scaled, rounded=rounded, by_head=True)
+    tensors = [PlainTensor(f"layers.3.attn.{name}", torch.tensor(scale)) for name, scale in given.items()]
+    WeightFiller(groups, NameMap(WeightRules(), (), aliases(groups)), CPU).fill(tensors)
+    return getattr(build._backend.made, "scales", None)
+
+
+@pytest.mark.covers("ATTN-08")
+@pytest.mark.parametrize(
+    ("given", "due"),
+    [
+        ({"k_scale": 0.5, "v_scale": 9.0}, 0.5),
+        ({"kv_scale": 0.25}, 0.25),
+        ({"v_scale": 9.0}, 1.0),
+        ({"k_scale": -1.0, "v_scale": -1.0}, 1.0),
+        ({}, 1.0),
+    ],
+)
+def test_its_scale_is_that_of_keys(given, due):
+    assert scaled(True, given) == (due, due)
+    assert scaled(True, given, rounded=False) == (1.0, 1.0)
+
+
+def test_a_layer_that_takes_no_scale_is_told():
+    with pytest.raises(CheckpointError, match=r"CORE-M144 .*'layers\.3\.attn\.k_scale'"):
+        scaled(False, {"k_scale": 0.5})
+    scaled(False, {"k_scale": 1.0, "v_scale": 0.5})  # that of values does not count
+    scaled(False, {"k_scale": 0.5}, rounded=False)
 
 
 @pytest.mark.parametrize("place", range(4))

@@ -191,7 +191,8 @@ def test_a_hook_sees_pickers_too():
 
 def test_checkpoints_have_scales_of_attention_alone():
     build = builder()
-    layer(build)
+    module = build.latent_attention(3, **LATENT, up="layers.3.attn.kv_b_proj", prefix="model.layers.3.self_attn")
     made(build)
-    groups = scale_groups("model.layers.{}.self_attn", build.attentions, rounded=True, by_head=False)
+    groups = scale_groups(build.scaled, rounded=True, by_head=False)
     assert [one.prefix for one in groups] == ["model.layers.3.self_attn"]
+    assert build.scaled == {"model.layers.3.self_attn": [module]}

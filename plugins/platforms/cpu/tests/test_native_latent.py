@@ -42,27 +42,31 @@ class Case:
 
 
 @cache
-def make_case(rows, site, dtype, seed=0):
+def make_case(rows, site, dtype, seed=0, scale=1.0):
+    """Return random sequences; what is kept is of the size of `scale`, and queries are as much smaller."""
     random = torch.Generator().manual_seed(seed)
 
     def values(*shape, factor=1.0):
         return (torch.randn(*shape, generator=random) * factor).to(dtype)
 
-    kept = [values(context + new, site.latent_dim + site.rope_dim) for context, new in rows]
+    kept = [values(context + new, site.latent_dim + site.rope_dim, factor=scale) for context, new in rows]
     tokens = sum(new for _, new in rows)
-    q = values(tokens, site.num_heads, site.key_dim + site.rope_dim)  # the parts of a query lie behind each other
+    # The parts of a query lie behind each other.
+    q = values(tokens, site.num_heads, site.key_dim + site.rope_dim, factor=1 / scale)
     key = values(site.num_heads, site.key_dim, site.latent_dim, factor=site.latent_dim**-0.5)
     value = values(site.num_heads, site.latent_dim, site.value_dim, factor=site.latent_dim**-0.5)
     return Case(rows, kept, *q.split([site.key_dim, site.rope_dim], -1), key, value)
 
 
 @cache
-def defined(rows, site, dtype, kv_dtype, seed=0):
+def defined(rows, site, dtype, kv_dtype, seed=0, scale=1.0):
     """Attention by keys and values of every head, in float64."""
-    case, results, begin = make_case(rows, site, dtype, seed), [], 0
+    case, results, begin = make_case(rows, site, dtype, seed, scale), [], 0
     for (context, new), kept in zip(rows, case.kept):
         parts = kept.split([site.latent_dim, site.rope_dim], -1)
-        latent, rotated = (decode(encode(one, kv_dtype), kv_dtype, torch.float32).double() for one in parts)
+        latent, rotated = (
+            decode(encode(one, kv_dtype, scale), kv_dtype, torch.float32, scale).double() for one in parts
+        )
         own = torch.einsum("hkl,pl->hpk", case.key.double(), latent)
         keys = torch.cat([own, rotated.expand(len(own), -1, -1)], -1)
         q = torch.cat([case.q, case.q_rope], -1)[begin : begin + new].double()
@@ -109,21 +113,27 @@ def filled(layer, backend, case, site, block_size):
     return kv, step, whole
 
 
-def attend(rows, site, block_size=32, dtype=torch.float32, kv_dtype=None, seed=0):
-    case = make_case(rows, site, dtype, seed)
-    backend = NativeAttentionBackend(AttentionContext(CPU, dtype, kv_dtype or dtype, block_size))
+def scaled_layer(backend, site, scale):
     layer = backend.latent(site)
+    layer.use_scales(torch.tensor(scale), torch.tensor(scale))
+    return layer
+
+
+def attend(rows, site, block_size=32, dtype=torch.float32, kv_dtype=None, seed=0, scale=1.0):
+    case = make_case(rows, site, dtype, seed, scale)
+    backend = NativeAttentionBackend(AttentionContext(CPU, dtype, kv_dtype or dtype, block_size))
+    layer = scaled_layer(backend, site, scale)
     layer.use_up(case.key, case.value)
     kv, step, _ = filled(layer, backend, case, site, block_size)
     return layer.forward(case.q, case.q_rope, kv, backend.plan(step))
 
 
-def check(rows, site, block_size=32, dtype=torch.float32, kv_dtype=None, seed=0):
-    got = attend(rows, site, block_size, dtype, kv_dtype, seed)
+def check(rows, site, block_size=32, dtype=torch.float32, kv_dtype=None, seed=0, scale=1.0):
+    got = attend(rows, site, block_size, dtype, kv_dtype, seed, scale)
     assert got.dtype == dtype
-    wanted = defined(rows, site, dtype, kv_dtype or dtype, seed).float()
+    wanted = defined(rows, site, dtype, kv_dtype or dtype, seed, scale).float()
     tolerance = {"rtol": 1e-4, "atol": 2e-5} if dtype == torch.float32 else {"rtol": 0.02, "atol": 0.015}
-    torch.testing.assert_close(got.float(), wanted, **tolerance)
+    torch.testing.assert_close(got.float() / scale, wanted / scale, **tolerance)
 
 
 @pytest.mark.covers("ATTN-08")
@@ -156,6 +166,19 @@ def test_every_dtype_of_the_cache(isa, sizes, kv_dtype, dtype):
     check(MIXED, site_of(*sizes), dtype=dtype, kv_dtype=kv_dtype)
 
 
+FLOAT8 = (torch.float8_e4m3fn, torch.float8_e5m2)
+SCALES = (900.0, 0.003)
+"""With the first, most of what is kept is beyond the range of e4m3; with the second, below its normal numbers."""
+
+
+@pytest.mark.covers("ATTN-08")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("kv_dtype", FLOAT8)
+@pytest.mark.parametrize("scale", SCALES)
+def test_scales_bring_latents_into_the_range_of_float8(isa, kv_dtype, dtype, scale):
+    check(MIXED, site_of(3, 52, 12, 33, 24), dtype=dtype, kv_dtype=kv_dtype, scale=scale)
+
+
 @pytest.mark.parametrize("block_size", [16, 48, 256])
 def test_blocks_of_any_size(isa, block_size):
     check(MIXED, site_of(3, 48, 16, 32, 24), block_size)
@@ -177,16 +200,18 @@ def test_a_long_row_is_cut_into_chunks_of_queries():
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("kv_dtype", list(kernels.CACHE_CODES))
+@pytest.mark.parametrize(
+    ("kv_dtype", "scale"), [*((one, 1.0) for one in kernels.CACHE_CODES), *((one, SCALES[0]) for one in FLOAT8)]
+)
 @pytest.mark.parametrize("sizes", [(1, 64, 32, 32, 32), (1, 52, 12, 33, 24)])
-def test_a_cache_holds_what_the_specification_stores(isa, sizes, kv_dtype, dtype):
+def test_a_cache_holds_what_the_specification_stores(isa, sizes, kv_dtype, scale, dtype):
     site, block_size = site_of(*sizes), 16
-    case = make_case(((3, 20), (0, 5)), site, dtype)
+    case = make_case(((3, 20), (0, 5)), site, dtype, scale=scale)
     backend = NativeAttentionBackend(AttentionContext(CPU, dtype, kv_dtype, block_size))
-    kv, _, whole = filled(backend.latent(site), backend, case, site, block_size)
+    kv, _, whole = filled(scaled_layer(backend, site, scale), backend, case, site, block_size)
     parts = torch.cat(case.kept).split([site.latent_dim, site.rope_dim], -1)
     wanted = torch.full_like(kv.view(torch.uint8), 0xFF).view(kv.dtype).flatten(0, 1)
-    wanted[whole.slots] = torch.cat([encode(one, kv_dtype) for one in parts], -1)
+    wanted[whole.slots] = torch.cat([encode(one, kv_dtype, scale) for one in parts], -1)
     assert torch.equal(kv.flatten(0, 1).view(torch.uint8), wanted.view(torch.uint8))
 
 

@@ -62,6 +62,7 @@ class Block:
             num_kv_heads=heads,
             head_dim=c.head_dim,
             scale=c.head_dim**-0.5 if c.scaled else 1.0,
+            prefix=f"{prefix}.attn",
         )
         self.output = build.linear(c.hidden_size, c.hidden_size, f"{prefix}.attn.c_proj", bias=True, shard="in")
         self.mlp_norm = build.layer_norm(c.hidden_size, c.norm_eps, f"{prefix}.ln_2")

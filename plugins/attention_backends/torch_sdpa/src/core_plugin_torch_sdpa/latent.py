@@ -37,15 +37,20 @@ class TorchSdpaLatent:
         self._site, self._variant = site, variant
         self._dtype, self._kv_dtype = ctx.dtype, ctx.kv_dtype
         self._stored = elements.stored_size(site.latent_dim, ctx.kv_dtype)
+        self._scale = 1.0
         self._key = self._value = torch.empty(0)
 
     def use_up(self, key: Tensor, value: Tensor) -> None:
         """Use `key (heads, key_dim, latent_dim)` and `value (heads, latent_dim, value_dim)` from now on."""
         self._key, self._value = key, value
 
+    def use_scales(self, key: Tensor, value: Tensor) -> None:
+        """Divide what a float8 cache keeps of a token by `key` before it is rounded; `value` is the same."""
+        self._scale = float(key)
+
     def write(self, latent: Tensor, rope_key: Tensor, kv: Tensor, plan: SdpaPlan) -> None:
         """Store `latent (tokens, latent_dim)` and `rope_key (tokens, rope_dim)` at the plan's slots."""
-        parts = [elements.encode(one, self._kv_dtype) for one in (latent, rope_key)]
+        parts = [elements.encode(one, self._kv_dtype, self._scale) for one in (latent, rope_key)]
         kv.view(-1, kv.shape[2]).index_copy_(0, plan.slots, torch.cat(parts, dim=-1))
 
     def forward(self, q: Tensor, q_rope: Tensor, kv: Tensor, plan: SdpaPlan) -> Tensor:
@@ -141,7 +146,7 @@ class TorchSdpaLatent:
         if stored.dtype == self._dtype:
             return stored
         parts = (stored[:, : self._stored], stored[:, self._stored :])
-        return torch.cat([elements.decode(one, self._kv_dtype, self._dtype) for one in parts], dim=-1)
+        return torch.cat([elements.decode(one, self._kv_dtype, self._dtype, self._scale) for one in parts], dim=-1)
 
     @property
     def _width(self) -> int:

@@ -32,8 +32,8 @@ def small_tiles(monkeypatch):
     monkeypatch.setattr("core_plugin_kernels_triton.latent.form.sizes", lambda part, names: SMALL)
 
 
-def rounded(x, kv_dtype):
-    return x.float().to(kv_dtype).to(x.dtype)
+def rounded(x, kv_dtype, scale=1.0):
+    return ((x.float() / scale).to(kv_dtype).float() * scale).to(x.dtype)
 
 
 @dataclass
@@ -59,7 +59,7 @@ class Step:
             max(lengths, default=0),
         )
 
-    def cache(self, layout, kept, kv_dtype):
+    def cache(self, layout, kept, kv_dtype, scale=1.0):
         """Return a cache with what rows keep of their context; all else is NaN, or infinity."""
         blocks = int(self.tables.max(initial=0)) + 2
         if layout.dtype == torch.uint8:
@@ -69,7 +69,7 @@ class Step:
             kv[::2] = torch.inf
         flat = kv.view(-1, kv.shape[2])
         for slots, (context, _), one in zip(self.slots, self.rows, kept):
-            held = one[:context].float().to(kv_dtype)
+            held = (one[:context].float() / scale).to(kv_dtype)
             flat[slots[:context]] = held.view(torch.uint8) if layout.dtype == torch.uint8 else held
         return kv
 
@@ -96,8 +96,8 @@ def step_of(rows, size):
     return Step(rows, size, tables, slots)
 
 
-def check(rows, *, heads=3, sizes=(20, 6, 10, 7), size=4, dtype=torch.float32, kv_dtype=None, picks=None):
-    """Hold a layer to its definition; with `picks`, of positions drawn at random."""
+def check(rows, *, heads=3, sizes=(20, 6, 10, 7), size=4, dtype=torch.float32, kv_dtype=None, picks=None, scale=1.0):
+    """Hold a layer to its definition; with `picks`, of random positions. What is kept is of the size of `scale`."""
     torch.manual_seed(0)
     kv_dtype, step = kv_dtype or dtype, step_of(rows, size)
     latent_dim, rope_dim, key_dim, value_dim = sizes
@@ -107,12 +107,13 @@ def check(rows, *, heads=3, sizes=(20, 6, 10, 7), size=4, dtype=torch.float32, k
     key = (torch.randn(heads, key_dim, latent_dim) * latent_dim**-0.5).to(dtype)
     value = (torch.randn(heads, latent_dim, value_dim) * latent_dim**-0.5).to(dtype)
     layer.use_up(key, value)
-    kept = [torch.randn(sum(row), latent_dim + rope_dim).to(dtype) for row in rows]
-    kv = step.cache(layout, kept, kv_dtype)
+    layer.use_scales(torch.tensor(scale), torch.tensor(scale))
+    kept = [(torch.randn(sum(row), latent_dim + rope_dim) * scale).to(dtype) for row in rows]
+    kv = step.cache(layout, kept, kv_dtype, scale)
     new = torch.cat([*(one[context:] for one, (context, _) in zip(kept, rows)), torch.empty(0, latent_dim + rope_dim)])
     latent, rotated = new.to(dtype).split_with_sizes((latent_dim, rope_dim), dim=1)
     layer.write(latent, rotated, kv, plan)
-    q = torch.randn(len(new), heads, key_dim + rope_dim).to(dtype)
+    q = (torch.randn(len(new), heads, key_dim + rope_dim) / scale).to(dtype)
     plain, turned = q.split_with_sizes((key_dim, rope_dim), dim=2)
     due = torch.zeros(len(new), heads, value_dim, dtype=torch.float64)
     picked = torch.full((len(new), picks or 1), -1, dtype=torch.int32)
@@ -121,7 +122,7 @@ def check(rows, *, heads=3, sizes=(20, 6, 10, 7), size=4, dtype=torch.float32, k
         if picks is not None:
             seen = torch.randperm(place + 1)[:picks]
             picked[token, torch.randperm(picks)[: len(seen)]] = seen.int()
-        held = rounded(kept[row], kv_dtype).double()[seen]
+        held = rounded(kept[row], kv_dtype, scale).double()[seen]
         for head in range(heads):
             keys = torch.cat([held[:, :latent_dim] @ key[head].double().T, held[:, latent_dim:]], 1)
             shares = torch.softmax(keys @ q[token, head].double() * site.scale, 0)
@@ -131,7 +132,7 @@ def check(rows, *, heads=3, sizes=(20, 6, 10, 7), size=4, dtype=torch.float32, k
     else:
         found = layer.forward_picked(plain, turned, kv, plan, picked)
     assert found.dtype == dtype and found.shape == (len(new), heads * value_dim)
-    torch.testing.assert_close(found.double(), due.flatten(1), rtol=0, atol=TOLERANCE[dtype])
+    torch.testing.assert_close(found.double() / scale, due.flatten(1) / scale, rtol=0, atol=TOLERANCE[dtype])
 
 
 MIXED = [(0, 19), (37, 1), (0, 1), (12, 9), (70, 3), (15, 8), (5, 0)]
@@ -218,6 +219,16 @@ def test_short_caches(kv_dtype):
 @pytest.mark.parametrize("picks", [1, 5, 24])
 def test_picked_positions(picks):
     check(MIXED, picks=picks)
+
+
+@pytest.mark.covers("ATTN-08")
+@pytest.mark.parametrize("scale", [2000.0, 0.003])
+@pytest.mark.parametrize("kv_dtype", [torch.float8_e4m3fn, torch.float8_e5m2], ids=str)
+@pytest.mark.parametrize(
+    ("rows", "picks"), [(MIXED, None), (PROMPTS, None), (MIXED, 5)], ids=["mixed", "long", "picks"]
+)
+def test_scales_of_latents(rows, picks, kv_dtype, scale):
+    check(rows, picks=picks, kv_dtype=kv_dtype, scale=scale)
 
 
 def test_a_row_gives_the_same_beside_others():

@@ -100,6 +100,7 @@ class SelfAttention:
                 "slopes": None if given.slopes is None else share.of(given.slopes),
                 "rooted": given.rooted,
                 "shared": given.shares is not None,
+                "prefix": path,
             }
         # Rotated last of all, queries and keys may be rotated on their way into the cache.
         last = decoder.causal and growth is None and given.mix is None and not given.rotates_first

@@ -55,6 +55,7 @@ class LatentSelfAttention:
             scale=given.scale,
             up=f"{path}.kv_b_proj",
             picks=given.picks,
+            prefix=path,
         )
         self.picked = None if given.picks is None else picked
         self.indexer = None if given.index is None else Indexer(given, build, hidden, path, picked)

@@ -93,7 +93,6 @@ class CausalLM:
         bare: tuple[tuple[str, str], ...] = ()
         if decoder.root:
             bare = tuple((f"{name}.", f"{decoder.root}.{name}.") for name in inside)
-        attention = decoder.attentions[0].name if decoder.attentions else ""
         return WeightRules(
             rename=(*decoder.renames, *bare),
             skip=(
@@ -102,8 +101,6 @@ class CausalLM:
             ),
             transpose=decoder.transposes,
             experts=decoder.experts,
-            # Where layers have two KV layers, their numbers are not those of the modules.
-            kv_scales=f"{decoder.layer_path('{}')}.{attention}" if attention and decoder.halves == 1 else None,
         )
 
     def forward(self, step: StepInputs) -> Tensor:

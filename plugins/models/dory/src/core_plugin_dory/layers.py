@@ -85,7 +85,7 @@ class DoryAttention:
         self.gate = OutputGate(gate, build, hidden, path)
         self.inner = build.rms_norm(queries, EPS * hidden / queries, path, shard="out", unit=size, weight=False)
         self.output = build.linear(queries, hidden, f"{path}.{given.output}", shard="in")
-        self.build, self.given = build, given
+        self.build, self.given, self.path = build, given, path
         self.attend = self._attend(index)
 
     def again(self, later: int) -> DoryAttention:
@@ -104,6 +104,7 @@ class DoryAttention:
             head_dim=self.size,
             scale=self.given.scale,
             window=self.given.window,
+            prefix=self.path,
         )
 
     def __call__(self, hidden: Tensor, step: StepInputs) -> Tensor:

@@ -41,7 +41,7 @@ class Dory:
     @classmethod
     def weight_rules(cls, config: Mapping[str, Any]) -> WeightRules:
         """Return no rules for names: layers have those of the checkpoint."""
-        return WeightRules(kv_scales="backbone.layers.{}.mixer")
+        return WeightRules()
 
     def forward(self, step: StepInputs) -> Tensor:
         """Return the final hidden states, `(T, D)`."""

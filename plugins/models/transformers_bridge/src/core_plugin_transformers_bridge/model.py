@@ -115,6 +115,7 @@ class Bridge:
             text = f"{self._name} attends {len(sites)} times, and its configuration names {stated.num_layers} layers."
             raise CheckpointError("CORE-M212", text)
         built = {}
+        paths = {module: path for path, module in self._model.named_modules()}
         for site in sites:
             further = sorted(site.features - stated.features)
             if site.head_dim != stated.head_dim or further:
@@ -131,6 +132,7 @@ class Bridge:
                 window=site.window,
                 softcap=site.softcap,
                 sinks=site.sinks,
+                prefix=paths[site.module],
             )
         return built
 

@@ -79,6 +79,7 @@ class BlockUse:
             num_kv_heads=share.kv_heads,
             head_dim=given.head_dim,
             scale=(given.head_dim / 2) ** -0.5,
+            prefix=f"{path}.self_attn",
         )
         adapter = f"{path}.feed_forward.gate_up_proj_adapter_list.{number}"
         self.narrow = build.linear(block.hidden_size, given.rank, f"{adapter}.0")

@@ -145,17 +145,22 @@ class NativeLatentLayer:
         self._site = site
         self._backend = backend
         self._up: latents.UpProjection | None = None
+        self._scale = 1.0
 
     def use_up(self, key: Tensor, value: Tensor) -> None:
         """Use `key (heads, key_dim, latent_dim)` and `value (heads, latent_dim, value_dim)` from now on."""
         self._up = latents.UpProjection.of(key, value, self._backend.latent_cache(self._site))
 
+    def use_scales(self, key: Tensor, value: Tensor) -> None:
+        """Divide what a float8 cache keeps of a token by `key` before it is rounded; `value` is the same."""
+        self._scale = float(key)
+
     def write(self, latent: Tensor, rope_key: Tensor, kv: Tensor, plan: kernels.Batch) -> None:
         """Store `latent (tokens, latent_dim)` and `rope_key (tokens, rope_dim)` at the plan's slots."""
-        latents.write_latents(latent, rope_key, kv, plan, self._backend.latent_cache(self._site))
+        latents.write_latents(latent, rope_key, kv, plan, self._backend.latent_cache(self._site), self._scale)
 
     def forward(self, q: Tensor, q_rope: Tensor, kv: Tensor, plan: kernels.Batch) -> Tensor:
         """Attend causally; shapes as in `LatentLayer.forward`. Raises `RuntimeError` without up-projections."""
         if self._up is None:
             raise RuntimeError(f"latent attention of layer {self._site.layer} has no up-projections yet")
-        return latents.attend(q, q_rope, kv, plan, self._backend.latent_cache(self._site), self._up)
+        return latents.attend(q, q_rope, kv, plan, self._backend.latent_cache(self._site), self._up, self._scale)

@@ -32,16 +32,21 @@ class TritonLatent:
     def __init__(self, site: LatentSite, ctx: AttentionContext) -> None:
         self._site, self._form = site, form_of(site, ctx)
         self._key = self._value = torch.empty(0)
+        self._scale = 1.0
 
     def use_up(self, key: Tensor, value: Tensor) -> None:
         """Use `key (heads, key_dim, latent_dim)` and `value (heads, latent_dim, value_dim)` from now on."""
         self._key, self._value = key, value
 
+    def use_scales(self, key: Tensor, value: Tensor) -> None:
+        """Divide what a float8 cache keeps of a token by `key` before it is rounded; `value` is the same."""
+        self._scale = float(key)
+
     def write(self, latent: Tensor, rope_key: Tensor, kv: Tensor, plan: TritonPlan) -> None:
         """Store `latent (tokens, latent_dim)` and `rope_key (tokens, rope_dim)` at the plan's slots."""
         if len(latent):
-            store_rows(latent, kv, plan.slots, 0, self._form.float8)
-            store_rows(rope_key, kv, plan.slots, self._site.latent_dim, self._form.float8)
+            store_rows(latent, kv, plan.slots, 0, self._form.float8, self._scale)
+            store_rows(rope_key, kv, plan.slots, self._site.latent_dim, self._form.float8, self._scale)
 
     def forward(self, q: Tensor, q_rope: Tensor, kv: Tensor, plan: TritonPlan) -> Tensor:
         """`q (tokens, heads, key_dim)`, `q_rope (tokens, heads, rope_dim)` -> `(tokens, heads * value_dim)`."""
@@ -57,12 +62,18 @@ class TritonLatent:
         expanded = np.zeros(0, np.int64) if picked is not None else self._expanded(plan)
         for row in expanded.tolist():
             first, count, length = int(plan.firsts[row]), int(plan.counts[row]), int(plan.seq_lens[row])
-            up, scale = (self._key, self._value), self._site.scale * LOG2_E
+            up, scale = (self._key, self._value), self._factor
             attend_expanded(q, q_rope, *up, kv, plan.tables[row], out, (first, count, length), scale, self._form)
         spans = _between(plan, expanded, len(q))
         if spans:
             self._absorbed(q, q_rope, kv, plan, picked, out, spans, len(expanded))
-        return out.flatten(1)
+        # Both forms read what is stored: results are linear in it.
+        return out.flatten(1) if self._scale == 1.0 else out.mul_(self._scale).flatten(1)
+
+    @property
+    def _factor(self) -> float:
+        """Factor of scores with what is stored, as logarithms of base 2."""
+        return self._site.scale * self._scale * LOG2_E
 
     def _expanded(self, plan: TritonPlan) -> np.ndarray:
         """Return the rows that are expanded."""
@@ -95,7 +106,7 @@ class TritonLatent:
             form = form._replace(fewest=NEVER)
         parts = memory(q, 0 if picked is not None else queries * len(plan.lengths), longest, form)
         where = (plan.tables, plan.starts, plan.lengths, picked, found)
-        launch_latent(moved, q_rope, kv, *where, *parts, site.scale * LOG2_E, many, queries, longest, form)
+        launch_latent(moved, q_rope, kv, *where, *parts, self._factor, many, queries, longest, form)
         for span in spans:
             out[span] = torch.bmm(found[span].transpose(0, 1), self._value).transpose(0, 1)
 

@@ -18,6 +18,7 @@ def store_row_kernel(
     kv,
     slots,
     tokens,
+    scale,
     x_token,
     kv_block,
     kv_token,
@@ -28,7 +29,7 @@ def store_row_kernel(
     FLOAT8: tl.constexpr,
     ROWS: tl.constexpr,
 ):
-    """Store `WIDTH` numbers of `ROWS` tokens, from place `begin` of a token on."""
+    """Store `WIDTH` numbers of `ROWS` tokens, from place `begin` of a token on; float8 is divided by `scale` before."""
     token = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     mine = token < tokens
     place = tl.arange(0, BLOCK)
@@ -36,21 +37,22 @@ def store_row_kernel(
     slot = tl.load(slots + token, mask=mine, other=0)
     at = kv + slot // BLOCK_SIZE * kv_block + slot % BLOCK_SIZE * kv_token + begin
     values = tl.load(x + (token * x_token)[:, None] + place[None, :], mask=there, other=0.0)
-    tl.store(at[:, None] + place[None, :], stored(values, 1.0, kv.dtype.element_ty, FLOAT8), mask=there)
+    tl.store(at[:, None] + place[None, :], stored(values, scale, kv.dtype.element_ty, FLOAT8), mask=there)
 
 
-@launch("Tensor x, Tensor(a!) kv, Tensor slots, int begin, int float8")
-def store_rows(x: Tensor, kv: Tensor, slots: Tensor, begin: int, float8: int) -> None:
+@launch("Tensor x, Tensor(a!) kv, Tensor slots, int begin, int float8, float scale=1.0")
+def store_rows(x: Tensor, kv: Tensor, slots: Tensor, begin: int, float8: int, scale: float = 1.0) -> None:
     """Store `x (tokens, width)` at slots `(tokens,)` int64 of `kv (blocks, block_size, numbers of a token)`.
 
     Args:
         begin: Where they begin among the numbers of a token.
         float8: 1: as bytes of e4m3fn; 2: of e5m2; 0: in the cache's dtype.
+        scale: What float8 is divided by before it is rounded.
     """
     x = x if x.stride(1) == 1 else x.contiguous()
     (tokens, width), rows = x.shape, tiles(x.device)["stored"]
     store_row_kernel[(-(-tokens // rows),)](
-        *(x, kv, slots, tokens, x.stride(0), kv.stride(0), kv.stride(1), begin),
+        *(x, kv, slots, tokens, scale, x.stride(0), kv.stride(0), kv.stride(1), begin),
         WIDTH=width,
         BLOCK=power_of_two(width),
         BLOCK_SIZE=kv.shape[1],

@@ -139,19 +139,33 @@ def _padded(x: Tensor) -> Tensor:
     return pad(x, (0, columns, 0, rows)) if rows or columns else x.contiguous()
 
 
-def write_latents(latent: Tensor, rope_key: Tensor, kv: Tensor, batch: Batch, cache: LatentCache) -> None:
-    """Store `latent (tokens, latent_dim)` and `rope_key (tokens, rope_dim)` at the batch's slots."""
-    site = cache.site
+def write_latents(
+    latent: Tensor, rope_key: Tensor, kv: Tensor, batch: Batch, cache: LatentCache, scale: float = 1.0
+) -> None:
+    """Store `latent (tokens, latent_dim)` and `rope_key (tokens, rope_dim)` at the batch's slots.
+
+    Args:
+        scale: What they are divided by before they are rounded.
+    """
+    site, dtype = cache.site, cache.dtype
     latent = cache.take("latent", latent, (batch.tokens, site.latent_dim))
     rope_key = cache.take("rope_key", rope_key, (batch.tokens, site.rope_dim))
     cache.compare(kv, batch)
+    if scale != 1.0:
+        # The kernel rounds what it is given; in float32 it is what it would be if the kernel divided.
+        latent, rope_key, dtype = latent.float() / scale, rope_key.float() / scale, torch.float32
     pointers = (latent.data_ptr(), rope_key.data_ptr(), kv.data_ptr(), batch.slots)
     sizes = (batch.tokens, site.latent_dim, site.rope_dim, latent.stride(0), rope_key.stride(0))
-    LATENT_STORE(*pointers, *sizes, *_kind(cache), torch.get_num_threads())
+    LATENT_STORE(*pointers, *sizes, CODES[dtype], CACHE_CODES[cache.kv_dtype], torch.get_num_threads())
 
 
-def attend(q: Tensor, q_rope: Tensor, kv: Tensor, batch: Batch, cache: LatentCache, up: UpProjection) -> Tensor:
+def attend(
+    q: Tensor, q_rope: Tensor, kv: Tensor, batch: Batch, cache: LatentCache, up: UpProjection, scale: float = 1.0
+) -> Tensor:
     """Attend causally: `q (tokens, heads, key_dim)`, `q_rope (tokens, heads, rope_dim)`.
+
+    Args:
+        scale: Factor of what is read: of the scores, and of the result, which is linear in it.
 
     Returns:
         `(tokens, heads * value_dim)`.
@@ -170,9 +184,10 @@ def attend(q: Tensor, q_rope: Tensor, kv: Tensor, batch: Batch, cache: LatentCac
     sizes = (batch.rows, site.num_heads, site.latent_dim, site.rope_dim, site.key_dim, site.value_dim, cache.block_size)
     strides = (q.stride(0), q.stride(1), q_rope.stride(0), q_rope.stride(1), batch.table_stride)
     pointers = (*(one.data_ptr() for one in read), *rows, cache.scratch.data_ptr())
-    LATENT_ATTENTION(*pointers, *sizes, *strides, *_kind(cache), threads, site.scale)
+    kind = (CODES[cache.dtype], CACHE_CODES[cache.kv_dtype])
+    LATENT_ATTENTION(*pointers, *sizes, *strides, *kind, threads, site.scale * scale)
     _multiply(found, up.value, out, (latent_dim, site.value_dim), batch, cache)
-    return out
+    return out if scale == 1.0 else out.mul_(scale)
 
 
 def _multiply(x: Tensor, weight: Tensor, out: Tensor, sizes: tuple[int, int], batch: Batch, cache: LatentCache) -> None:
@@ -182,7 +197,3 @@ def _multiply(x: Tensor, weight: Tensor, out: Tensor, sizes: tuple[int, int], ba
     strides = (x.stride(0), x.stride(1), site.latent_dim, site.key_dim, site.value_dim)
     kind = (CODES[x.dtype], torch.get_num_threads())
     HEAD_PRODUCT(*pointers, cache.scratch.data_ptr(), batch.rows, site.num_heads, *sizes, *strides, *kind)
-
-
-def _kind(cache: LatentCache) -> tuple[int, int]:
-    return CODES[cache.dtype], CACHE_CODES[cache.kv_dtype]

@@ -62,6 +62,7 @@ class Layer:
             head_dim=c.head_dim,
             scale=c.head_dim**-0.5,
             slopes=share.of(c.slopes),
+            prefix=prefix,
         )
         self.output = build.linear(parts["query"], c.hidden_size, f"{prefix}.dense", bias=True, shard="in")
         self.up = build.linear(c.hidden_size, c.inner_size, f"{prefix}.fc_in", bias=True, shard="out")

@@ -49,6 +49,28 @@ def latent_dtypes_match_reference(subject: Subject) -> None:
     _every(subject, (replace(base, dtype=dtype, kv_dtype=kv_dtype) for dtype, kv_dtype in pairs))
 
 
+def latent_scales_are_applied(subject: Subject) -> None:
+    """Latents and rotated keys far beyond the range of float8 come through a scale, where its layers take one."""
+    base, spec = _geometry(subject), subject.spec(AttentionSpec)
+    found = [replace(base, kv_dtype=one) for one in sorted(spec.kv_dtypes) if one.startswith("float8")]
+    geometry = next((one for one in found if _supported(subject, one)), None)
+    if geometry is None:
+        raise NotApplicable("it has no cache of float8 for latents")
+    bench, factor = LatentBench(subject, geometry, (37, 18, 150)), 2.0**17
+    if not hasattr(bench.latent_layers[0], "use_scales"):
+        raise NotApplicable("its latent layers take no scales")
+    for layer in bench.latent_layers:
+        layer.use_scales(torch.tensor(factor), torch.tensor(factor))
+    for row in bench.rows:
+        row.q, row.k = [one / factor for one in row.q], [one * factor for one in row.k]
+    for counts in ((35, 0, 130), (1, 17, 19), (1, 1, 1)):
+        step = bench.prepare(counts)
+        (output,) = bench.run(step)
+        error = largest_difference(output / factor, bench.reference(step, 0) / factor)
+        allowed = geometry.tolerance(bench.device)
+        require(error <= allowed, f"with a scale an output is off by {error:.2g}, allowed {allowed:g} ({geometry})")
+
+
 def latent_pieces_equal_the_whole(subject: Subject) -> None:
     """A prompt in pieces gives what it gives at once, wherever its blocks lie and whatever else is in the cache."""
     geometry = _geometry(subject)
@@ -121,6 +143,7 @@ CHECKS = checks(
     latent_layers_match_reference,
     latent_sizes_match_reference,
     latent_dtypes_match_reference,
+    latent_scales_are_applied,
     latent_pieces_equal_the_whole,
     latent_blocks_can_be_copied,
     latent_layers_take_other_weights,
