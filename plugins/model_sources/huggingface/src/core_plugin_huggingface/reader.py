@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from core_plugin_huggingface.header import Entry
     from core_plugin_huggingface.tensors import SafeTensor
 
-_STACKED = re.compile(r"\.experts\._?gate_up_proj(_\w+)?$")
-"""Names of tensors that hold the gate and up of all experts of a layer: the configuration says then `experts_fused`."""
+_STACKED = re.compile(r"\.experts\._?(gate_)?up_proj(_\w+)?$")
+"""Names of tensors that hold what all experts of a layer read with, as transformers has it in memory: gate and up, or
+up where there is no gate. The configuration says then `experts_fused`."""
 
 
 class SafetensorsReader:
