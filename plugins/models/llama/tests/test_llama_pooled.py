@@ -14,6 +14,7 @@ from torch import nn
 
 from core import LLM, PoolingParams
 from core.api import CheckpointError
+from core_testing.tinyencoders import reference_encoder, tiny_encoder
 from core_testing.tinymodels import reference_model, tiny_model
 
 IDS = [5 + 3 * index % 300 for index in range(40)]
@@ -120,6 +121,20 @@ def test_projections_in_one_module_give_the_same_states(family, tmp_path):
     join(tmp_path)
     with opened(tmp_path) as llm:
         near(llm.embed([IDS], RAW)[0].outputs.array, states(reference, both_ways=False)[-1].numpy())
+
+
+@pytest.mark.covers("POOL-02")
+@pytest.mark.parametrize("architecture", ["EuroBertModel", "EuroBertForMaskedLM"])
+def test_eurobert_embeds_without_its_head(architecture, tmp_path):
+    ids = dict.fromkeys(("bos_token_id", "eos_token_id"), 3)
+    given = {"model_type": "eurobert", "num_key_value_heads": 2, "attention_bias": True, "mlp_bias": True, **ids}
+    tiny_encoder(tmp_path, architecture, **given)
+    reference = reference_encoder(architecture, **given)
+    encoder = getattr(reference, "model", reference)
+    with torch.no_grad():
+        due = encoder(torch.tensor([IDS])).last_hidden_state[0].mean(0)
+    with opened(tmp_path) as llm:
+        near(llm.embed([IDS], RAW)[0].outputs.array, due.numpy())
 
 
 @pytest.mark.covers("POOL-02")
