@@ -24,7 +24,8 @@ class WeightRules(BaseModel):
         rename: Replacements of what a name begins with, first match wins. A `*` stands for what is between two dots,
             in the order in which it comes: `("layers.*.experts.*.w1.", "layers.*.mlp.*.gate_proj.")`.
         skip: Name globs that are left out on purpose (`*.rotary_emb.inv_freq`, a tied `lm_head.weight`).
-        transpose: Name globs of matrices that the checkpoint stores as `(in, out)`, not as `(out, in)`.
+        transpose: Name globs of matrices that the checkpoint stores as `(in, out)`, not as `(out, in)`. Of a weight it
+            holds for the tensors `_weight_*` too that a format has in its place.
         experts: Tensors that hold one thing of all experts along their first dimension: what their names end with after
             renaming, and what the names of the parts end with, `{}` for the expert's number:
             `(".experts.gate_up_proj", ".experts.{}.gate_up_proj.weight")`. `transpose` then speaks of the parts. A

@@ -65,8 +65,11 @@ class NameMap:
         return name in self._left_out
 
     def transposes(self, name: str) -> bool:
-        """Say whether the checkpoint tensor `name` is stored the other way round."""
-        return any(fnmatchcase(name, pattern) for pattern in self._rules.transpose)
+        """Say whether the checkpoint tensor `name` is stored the other way round: a weight, or what a format has in its
+        place with its dimensions (`_weight_scale` of `weight`)."""
+        module, weight, _ = name.rpartition("._weight_")
+        names = (name, f"{module}.weight") if weight else (name,)
+        return any(fnmatchcase(one, pattern) for one in names for pattern in self._rules.transpose)
 
 
 def _pattern(begins: str) -> re.Pattern[str]:

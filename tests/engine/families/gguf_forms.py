@@ -428,6 +428,7 @@ NOT_IN_FILES = {
     "falcon_serial": "positions by ALiBi, several heads of keys in layers of the old kind",
     "falcon_serial_rotary": "attention and MLP one after another",
     "gemma": "a head of its own",
+    "gemma4_moe": "experts, of which this reader refuses files",
     "gemma_mqa": "another activation",
     "gemma2": "a scale of scores that is not the size of a head",
     "gemma2_uncapped": "no caps",

@@ -37,15 +37,16 @@ def words(writer, size):
     writer.add_sep_token_id(3)
 
 
+def unpooled(writer, tensors):
+    return {name: value for name, value in tensors.items() if not name.startswith("pooler.")}
+
+
 def form(way):
     def further(writer, config, prefix):
         writer.add_causal_attention(False)
         writer.add_pooling_type(way)
         if way is gguf.PoolingType.CLS:  # and a name that older converters have
             writer.add_uint32("tokenizer.ggml.cls_token_id", 2)
-
-    def unpooled(writer, tensors):
-        return {name: value for name, value in tensors.items() if not name.startswith("pooler.")}
 
     return Form(gguf.MODEL_ARCH.BERT, further, gather=unpooled, vocabulary=words)
 
@@ -60,6 +61,12 @@ MODERN = TinyFamily(
     "ModernBertModel",
     {"model_type": "modernbert", "num_hidden_layers": 4, "num_key_value_heads": None, "local_attention": 12},
 )
+JINA = TinyFamily(
+    "jina",
+    "JinaEmbeddingsV3Model",
+    {"model_type": "jina_embeddings_v3", "num_key_value_heads": None, "layer_norm_eps": 1e-6, "pad_token_id": 0},
+)
+EURO = TinyFamily("euro", "EuroBertModel", {"model_type": "eurobert", "head_dim": 20})
 EMBEDDING = TinyFamily(
     "embedding",
     "Gemma3TextModel",
@@ -85,6 +92,11 @@ def modern(writer, config, prefix):
     writer.add_float32(f"{prefix}.rope.freq_base_swa", config.own.rope_parameters["sliding_attention"]["rope_theta"])
 
 
+def euro(writer, config, prefix):
+    nomic(writer, config, prefix)
+    writer.add_rope_scaling_type(gguf.RopeScalingType.NONE)
+
+
 def embedding(writer, config, prefix):
     """The window as the configuration file has it: transformers halves it while it reads one."""
     nomic(writer, config, prefix)
@@ -98,6 +110,8 @@ def raised(name, value, config):
 FURTHER = {
     "nomic": (NOMIC, Form(gguf.MODEL_ARCH.NOMIC_BERT, nomic, vocabulary=words, saved=True)),
     "modern": (MODERN, Form(gguf.MODEL_ARCH.MODERN_BERT, modern, vocabulary=words, saved=True)),
+    "jina": (JINA, Form(gguf.MODEL_ARCH.JINA_BERT_V3, nomic, gather=unpooled, saved=True)),
+    "euro": (EURO, Form(gguf.MODEL_ARCH.EUROBERT, euro)),
     "embedding": (EMBEDDING, Form(gguf.MODEL_ARCH.GEMMA_EMBEDDING, embedding, raised, saved=True)),
 }
 

@@ -95,7 +95,7 @@ def by_expert(weights, ids):
     return ids.gather(-1, order), weights.gather(-1, order)
 
 
-@pytest.mark.covers("MOE-01", "MODEL-05")
+@pytest.mark.covers("MOE-01", "MOE-05", "MODEL-05")
 @pytest.mark.parametrize("name", UNLIKE)
 def test_experts_and_weights_are_those_of_the_reference(name, families, tmp_path, monkeypatch):
     model = families[name].model()

@@ -81,6 +81,109 @@ def test_every_token_is_routed_as_it_would_be_alone(name):
         assert dict(zip(chosen, own, strict=True)) == pytest.approx(due, abs=1e-6)
 
 
+def sigmoid_of_the_best(logits, bias, k):
+    best, ids = logits.topk(k)
+    return best.sigmoid(), ids
+
+
+def shares_of_the_best(logits, bias, k):
+    best, ids = logits.topk(k)
+    return best.softmax(-1), ids
+
+
+def corrected_sigmoids(logits, bias, k):
+    scores = logits.sigmoid()
+    ids = (scores + bias).topk(k).indices
+    weights = scores.gather(-1, ids)
+    return 2.5 * weights / weights.sum(-1, keepdim=True), ids
+
+
+def best_shares(logits, bias, k):
+    weights, ids = logits.softmax(-1).topk(k)
+    return weights / weights.sum(-1, keepdim=True), ids
+
+
+def roots(logits, bias, k):
+    scores = (1 + logits.exp()).log().sqrt()
+    ids = (scores + bias).topk(k).indices
+    weights = scores.gather(-1, ids)
+    return weights / weights.sum(-1, keepdim=True), ids
+
+
+def capped_shares(logits, bias, k):
+    return (5 * (logits / 5).tanh()).softmax(-1).topk(k)
+
+
+FUNCTIONS = {
+    "Llama 4": (sigmoid_of_the_best, Routing(top_k=2, score="sigmoid", chosen_only=True)),
+    "Aria, gpt-oss, Granite": (shares_of_the_best, Routing(top_k=3, chosen_only=True)),
+    "MiniMax-M2, Step 3.5, AFMoE": (
+        corrected_sigmoids,
+        Routing(top_k=3, score="sigmoid", correction=True, renormalize=True, factor=2.5),
+    ),
+    "Mixtral, Qwen3": (best_shares, Routing(top_k=2, renormalize=True)),
+    "DeepSeek V4": (roots, Routing(top_k=3, score="sqrt_softplus", correction=True, renormalize=True)),
+    "Grok": (capped_shares, Routing(top_k=2, cap=5.0)),
+}
+"""Routing functions that other servers have in the code of models: what is made of logits, and the rule for it."""
+
+
+@pytest.mark.covers("MOE-05")
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_routing_function_of_another_server_is_a_rule(name):
+    function, routing = FUNCTIONS[name]
+    torch.manual_seed(4)
+    logits, bias = torch.randn(40, EXPERTS) * 3, torch.randn(EXPERTS) * 0.3
+    due, chosen = function(logits, bias, routing.top_k)
+    weights, ids = route(logits, bias if routing.correction else None, routing)
+    assert torch.equal(ids.long(), chosen)
+    torch.testing.assert_close(weights, due)
+
+
+def of_gemma4(build):
+    from core_plugin_decoder import Fields
+    from core_plugin_gemma.gemma4_experts import ScaledRouter
+
+    given = {"hidden_size": HIDDEN, "num_experts": EXPERTS, "top_k_experts": 3}
+    return ScaledRouter(Fields(given), build, "router")
+
+
+def of_phimoe(build):
+    from core_plugin_phi.phimoe import SparseMixer
+
+    return SparseMixer(build, HIDDEN, EXPERTS, "router", 0.3)
+
+
+OWN = {
+    "gemma4_text": (of_gemma4, "Gemma4TextRouter", {"num_experts": EXPERTS, "top_k_experts": 3}),
+    "phimoe": (of_phimoe, "PhimoeTopKRouter", {"num_local_experts": EXPERTS, "router_jitter_noise": 0.3}),
+}
+"""Routers that no rule says: by the model type of transformers, whose class they are held against."""
+
+
+@pytest.mark.covers("MOE-05")
+@pytest.mark.parametrize("kind", OWN)
+def test_a_router_of_a_family_is_the_reference_s(kind):
+    import importlib
+
+    import transformers
+
+    make, name, settings = OWN[kind]
+    family = kind.removesuffix("_text")
+    module = importlib.import_module(f"transformers.models.{family}.modeling_{family}")
+    torch.manual_seed(5)
+    reference = getattr(module, name)(transformers.AutoConfig.for_model(kind, hidden_size=HIDDEN, **settings)).eval()
+    for parameter in reference.parameters():
+        parameter.data.normal_(1.0 if parameter.dim() == 1 else 0.0, 0.4)
+    router = built(make, [PlainTensor(f"router.{key}", one) for key, one in reference.state_dict().items()])
+    x = torch.randn(40, HIDDEN)
+    with torch.no_grad():
+        _, due, chosen = reference(x)
+    weights, ids = router(x)
+    assert torch.equal(ids.long(), chosen)
+    torch.testing.assert_close(weights, due, atol=1e-5, rtol=1e-5)
+
+
 @pytest.mark.covers("MOE-06")
 def test_a_router_has_float32_logits_in_a_model_of_16_bits():
     """Two experts whose logits differ by less than bfloat16 can tell."""

@@ -88,6 +88,16 @@ def test_tensors_that_are_cut(model):
         rewritten(model, {name: value})
 
 
+@pytest.mark.covers("QUANT-05", "MODEL-02")
+def test_bytes_that_hold_more_than_the_bits_of_a_code(tmp_path):
+    model, name = quantized("compressed-tensors, int4 in bytes", tmp_path / "model", 1), f"{MODULE}weight"
+    wrong = load_file(model / "model.safetensors")[name]
+    wrong[-1, -1] = 8
+    rewritten(model, {name: wrong})
+    text = refused(model)
+    assert text.startswith("CORE-M160") and f"'{name}' holds values from -7 to 8, not -8 to 7 of 4 bits" in text
+
+
 @pytest.mark.covers("MODEL-02")
 def test_a_file_that_is_cut(model):
     file = model / "model.safetensors"

@@ -130,23 +130,28 @@ class AWQ:
 
 @dataclass(frozen=True)
 class Compressed:
+    """Codes in a byte each, activations as they are."""
+
     strategy: str = "channel"
     ignore: tuple[str, ...] = ("lm_head",)
+    bits: int = 8
 
     @property
     def settings(self):
-        int8 = {"num_bits": 8, "type": "int", "symmetric": True, "strategy": self.strategy}
-        groups = {"g": {"targets": ["Linear"], "weights": int8, "input_activations": None}}
+        weights = {"num_bits": self.bits, "type": "int", "symmetric": True, "strategy": self.strategy}
+        weights |= {"group_size": SIZE} if self.strategy == "group" else {}
+        groups = {"g": {"targets": ["Linear"], "weights": weights, "input_activations": None}}
         form = {"quant_method": "compressed-tensors", "format": "int-quantized"}
         return {**form, "config_groups": groups, "ignore": list(self.ignore)}
 
     def store(self, name, weight):
         if "re:.*v_proj" in self.ignore and name.endswith("v_proj"):
             return {"weight": weight}, weight
-        scale = weight.abs().amax(1, keepdim=True) if self.strategy == "channel" else weight.abs().amax().view(1)
-        scale = scale / 127
-        codes = (weight / scale).round()
-        return {"weight": codes.to(torch.int8), "weight_scale": scale}, codes * scale
+        runs = {"tensor": weight.reshape(1, -1), "channel": weight, "group": weight.view(-1, SIZE)}[self.strategy]
+        scale = runs.abs().amax(1, keepdim=True) / ((1 << self.bits - 1) - 1)
+        codes = (runs / scale).round()
+        scales = scale.view(1) if self.strategy == "tensor" else scale.view(len(weight), -1)
+        return {"weight": codes.to(torch.int8).view_as(weight), "weight_scale": scales}, (codes * scale).view_as(weight)
 
 
 @dataclass(frozen=True)
@@ -247,6 +252,7 @@ FORMATS = {
     "hqq, axis 0": HQQ(axis=0),
     "compressed-tensors": Compressed(),
     "compressed-tensors, one scale": Compressed("tensor"),
+    "compressed-tensors, int4 in bytes": Compressed("group", bits=4),
     "compressed-tensors, mixed layers": Compressed(ignore=("lm_head", "re:.*v_proj")),
 }
 

@@ -38,6 +38,7 @@ ENCODER_CALLS = {
     "ModernBert": 32,
     "NomicBert": 32,
     "Gte": 38,
+    "JinaEmbeddingsV3": 35,
 }
 
 

@@ -17,6 +17,8 @@ GPTQ = {"bits": 3, "group_size": 64, "sym": True, "desc_act": True}
 ROUNDED = {"num_bits": 8, "type": "int", "symmetric": True, "strategy": "channel"}
 INT8 = {"format": "int-quantized", "config_groups": {"g": {"targets": ["Linear"], "weights": ROUNDED}}}
 
+INT4 = {**INT8, "config_groups": {"g": {"targets": ["Linear"], "weights": {**ROUNDED, "num_bits": 4}}}}
+
 
 @pytest.mark.parametrize(
     ("method", "config", "tensors", "forms"),
@@ -27,6 +29,7 @@ INT8 = {"format": "int-quantized", "config_groups": {"g": {"targets": ["Linear"]
         ("awq", {"bits": 4, "group_size": 64}, {**PACKED, **PLAIN}, {"int4/1x64:float32+zeros": 1, "plain": 1}),
         ("gptq", GPTQ, {**PACKED, **PLAIN}, {"int3/1x64:float32+ordered": 1, "plain": 1}),
         ("gptq", {"bits": 8}, {}, {"int8/1x128:float32+zeros": 0}),
+        ("compressed-tensors", INT4, {f"{NAME}.weight": ((4, 64), "int8")}, {"int4/1xall:float32": 1}),
         ("compressed-tensors", INT8, {f"{NAME}.weight": ((4, 64), "int8")}, {"int8/1xall:float32": 1}),
     ],
 )

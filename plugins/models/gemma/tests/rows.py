@@ -140,6 +140,20 @@ ROWS = [
         },
         native=_NATIVE4,
     ),
+    TinyFamily(
+        "gemma4_moe",
+        "Gemma4ForCausalLM",
+        {
+            **_GEMMA4,
+            "hidden_size_per_layer_input": 0,
+            "enable_moe_block": True,
+            "num_experts": 5,
+            "top_k_experts": 2,
+            "moe_intermediate_size": 36,
+        },
+        native=_NATIVE4,
+        programs=False,  # factors of experts are looked up by torch
+    ),
     TinyFamily("gemma3n", "Gemma3nForCausalLM", _GEMMA3N),
     TinyFamily(
         "gemma3n_plain",

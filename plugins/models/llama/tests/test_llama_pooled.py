@@ -14,6 +14,7 @@ from torch import nn
 
 from core import LLM, PoolingParams
 from core.api import CheckpointError
+from core_testing.tinyencoders import reference_encoder, tiny_encoder
 from core_testing.tinymodels import reference_model, tiny_model
 
 IDS = [5 + 3 * index % 300 for index in range(40)]
@@ -76,17 +77,64 @@ def test_a_bidirectional_llama_scores_with_a_temperature(tmp_path):
         near(llm.classify([IDS], RAW)[0].outputs.probs, due.numpy())
 
 
+def join(directory, *, bare=False):
+    """Put the projections of a checkpoint into `qkv_proj` and `gate_up_proj`; `bare`: names without `model.`."""
+    stored, kept = load_file(directory / "model.safetensors"), {}
+    for name in sorted(stored):
+        for fused, parts in (("qkv_proj", ("q_proj", "k_proj", "v_proj")), ("gate_up_proj", ("gate_proj", "up_proj"))):
+            if f".{parts[0]}." in name:
+                each = [stored.pop(name.replace(parts[0], part)) for part in parts]
+                kept[name.replace(parts[0], fused)] = torch.cat(each)
+    named = {name.removeprefix("model.") if bare else name: one for name, one in (stored | kept).items()}
+    assert not any(part in name for name in named for part in ("q_proj", ".up_proj"))
+    save_file(named, directory / "model.safetensors", metadata={"format": "pt"})
+
+
 @pytest.mark.covers("POOL-02", "MODEL-12")
+@pytest.mark.parametrize("fused", [False, True], ids=["split", "fused"])
 @pytest.mark.parametrize("sizes", [{"num_labels": 24}, {"embedding_size": 24, "num_labels": 2}], ids=["labels", "size"])
-def test_voyage_embeds_behind_a_linear_layer(sizes, tmp_path):
+def test_voyage_embeds_behind_a_linear_layer(sizes, fused, tmp_path):
     head = layer(24, reference_model("qwen3").config.hidden_size)
     architecture = "VoyageQwen3BidirectionalEmbedModel"
     reference = checkpoint(tmp_path, "qwen3", architecture, {"linear.weight": head}, is_matryoshka=True, **sizes)
+    if fused:
+        join(tmp_path, bare=True)
     due = states(reference, both_ways=True).mean(0) @ head.T
+    unit = nn.functional.normalize(due, dim=0)
     with opened(tmp_path) as llm:
         near(llm.embed([IDS], RAW)[0].outputs.array, due.numpy())
+        near(llm.embed([IDS])[0].outputs.array, unit.numpy())
         cut = llm.embed([IDS], PoolingParams(dimensions=8))[0].outputs.array
         near(cut, nn.functional.normalize(due[:8], dim=0).numpy())
+        bare = llm.embed([IDS], PoolingParams(dimensions=8, normalize=False))[0].outputs.array
+        near(bare, due[:8].numpy())
+    with closing(LLM(str(tmp_path), dtype="bfloat16", threads=1)) as llm:
+        found = torch.from_numpy(np.array(llm.embed([IDS])[0].outputs.array))
+        assert torch.dot(found.float(), unit) > 0.999
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen2"])
+def test_projections_in_one_module_give_the_same_states(family, tmp_path):
+    """Qwen2's have biases."""
+    architecture = {"llama": "LlamaModel", "qwen2": "Qwen2Model"}[family]
+    reference = checkpoint(tmp_path, family, architecture, {})
+    join(tmp_path)
+    with opened(tmp_path) as llm:
+        near(llm.embed([IDS], RAW)[0].outputs.array, states(reference, both_ways=False)[-1].numpy())
+
+
+@pytest.mark.covers("POOL-02")
+@pytest.mark.parametrize("architecture", ["EuroBertModel", "EuroBertForMaskedLM"])
+def test_eurobert_embeds_without_its_head(architecture, tmp_path):
+    ids = dict.fromkeys(("bos_token_id", "eos_token_id"), 3)
+    given = {"model_type": "eurobert", "num_key_value_heads": 2, "attention_bias": True, "mlp_bias": True, **ids}
+    tiny_encoder(tmp_path, architecture, **given)
+    reference = reference_encoder(architecture, **given)
+    encoder = getattr(reference, "model", reference)
+    with torch.no_grad():
+        due = encoder(torch.tensor([IDS])).last_hidden_state[0].mean(0)
+    with opened(tmp_path) as llm:
+        near(llm.embed([IDS], RAW)[0].outputs.array, due.numpy())
 
 
 @pytest.mark.covers("POOL-02")

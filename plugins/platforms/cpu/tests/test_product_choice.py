@@ -9,13 +9,17 @@ import random
 import pytest
 import torch
 from core_plugin_cpu.native import library
+from core_plugin_cpu.native.packed import Format, packed_bytes
+from core_plugin_cpu.products.layers import LinearProduct
 from safetensors.torch import load_file, save_file
 
 from core import LLM, SamplingParams
+from core.api import QuantContext
 from core.config.resolved import Options, SelectOptions
 from core.options.model import ModelOptions
 from core.selection.resolver import resolve
-from core_testing.tinymodels import tiny_llama
+from core_testing.layers import make_layer
+from core_testing.tinymodels import tiny_llama, tiny_model
 
 pytestmark = pytest.mark.skipif(not library.available(), reason=f"no native library: {library.reason()}")
 
@@ -193,6 +197,44 @@ def test_nf4_is_multiplied_as_it_is_stored(plain, tmp_path, nested):
     assert chosen(tmp_path, dtype="bfloat16") == ("bitsandbytes", "bfloat16", "cpu_linear")
     exact = tokens(tmp_path, dtype="bfloat16", kernel=["linear=reference"])
     assert tokens(tmp_path, dtype="bfloat16", kernel=["linear=cpu_linear"])[:4] == exact[:4]
+
+
+@pytest.mark.covers("QUANT-05")
+@pytest.mark.parametrize("strategy", ["channel", "group"])
+def test_four_bits_in_bytes_are_packed_and_give_the_tokens_of_the_opened_twin(plain, tmp_path, strategy):
+    """Weights of 4 bits, activations rounded to 8 for each token, with biases: Qwen2's projections have them."""
+    schemes = pytest.importorskip("core_plugin_compressed_tensors.conformance")
+    model, twin = (tiny_model(tmp_path / name, "qwen2", intermediate_size=128) for name in ("model", "twin"))
+    stored, meant = load_file(model / "model.safetensors"), load_file(twin / "model.safetensors")
+    for name in [name for name in meant if name.endswith("_proj.weight")]:
+        weight = stored.pop(name).float()
+        runs = weight.view(-1, 32) if strategy == "group" else weight
+        scale = runs.abs().amax(1, keepdim=True) / 7
+        codes = (runs / scale).round()
+        stored |= {name: codes.to(torch.int8).view_as(weight), f"{name}_scale": scale.view(len(weight), -1)}
+        meant[name] = (codes * scale).view_as(weight)
+    save_file(stored, model / "model.safetensors")
+    save_file(meant, twin / "model.safetensors")
+    name = "W4A8, in bytes" if strategy == "group" else "W4A8, channels, in bytes"
+    config = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps({**config, "quantization_config": schemes.described(name)}))
+    assert chosen(model, dtype="bfloat16") == ("compressed-tensors", "bfloat16", "cpu_linear")
+    found = tokens(model, dtype="bfloat16")
+    assert found[:4] == tokens(twin, dtype="bfloat16")[:4]
+    assert len(set(found)) > 2
+
+
+@pytest.mark.covers("QUANT-05")
+def test_four_bits_in_bytes_are_held_as_half_a_byte_and_a_scale_for_each_32():
+    schemes = pytest.importorskip("core_plugin_compressed_tensors.conformance")
+    scheme = pytest.importorskip("core_plugin_compressed_tensors.scheme")
+    sample = next(one for one in schemes.samples() if one.name == "large, four bits in bytes")
+    (site,) = sample.layers
+    context = QuantContext(torch.device("cpu"), torch.bfloat16, schemes.described("W4A8, in bytes"))
+    layer = make_layer(
+        scheme.CompressedFormat(context), site, product=lambda place: LinearProduct(place, {}), dtype=torch.bfloat16
+    )
+    assert layer.group.final_bytes == packed_bytes(Format.Q4_0, 1024, 1024) <= 1024 * 1024 * 0.63
 
 
 def pack_words(values, bits=4, order=range(8)):

@@ -45,7 +45,7 @@ GROUPS = [
     for zeros in (False, True)
     for ordered in (False, True)
     if size or not ordered
-]
+] + [int4(size, activations="int8:token") for size in (64, 0)]
 EXACT = [WeightForm(), int8(), int8(0), int8(activations="int8:token")]
 FLOAT8 = [
     float8(),
@@ -177,7 +177,8 @@ def packed(product, parts, order=None):
 
 
 def expected(product, parts, x):
-    """Return what the reference product gives for these weights in float32, those of floats as they are."""
+    """Return what the reference product gives for these weights in float32, activations of floats and of 4 bits
+    as they are."""
     place = product.place
     forms = tuple(unrounded(form) for form in place.forms)
     reference = ReferenceProduct(ProductPlace(place.site, forms, place.device, torch.float32), {})
@@ -185,8 +186,9 @@ def expected(product, parts, x):
 
 
 def unrounded(form):
-    """Return a form of floats with activations that are not rounded, another as it is."""
-    return form.replace(activations="as_is") if form.codes.startswith(("float8", "e2m1")) else form
+    """Return a form of floats or of 4 bits with activations that are not rounded, another as it is."""
+    finer = form.codes.startswith(("float8", "e2m1")) or form.bits == 4
+    return form.replace(activations="as_is") if finer else form
 
 
 def error(found, due):

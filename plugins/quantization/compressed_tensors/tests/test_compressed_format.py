@@ -48,6 +48,8 @@ def test_layers_compute_what_the_format_means(name, tmp_path):
         ("W8A16, groups, zero points", "int8/1x16:float32+zeros@as_is"),
         ("W4A16, ordered", "int4/1x16:float32+ordered@as_is"),
         ("W4A8", "int4/1x32:float32@int8:token"),
+        ("W4A8, in bytes", "int4/1x32:float32@int8:token"),
+        ("W4A8, channels, in bytes", "int4/1xall:float32@int8:token"),
         ("FP8, static", "float8_e4m3fn/allxall:float32@float8:tensor"),
         ("FP8, blocks", "float8_e4m3fn/16x32:float32@float8:128"),
         ("NVFP4", "e2m1/1x16:e4m3@e2m1:16"),
@@ -110,7 +112,7 @@ def test_what_the_checkpoint_leaves_plain_has_the_plain_form():
 @pytest.mark.parametrize(
     ("config", "named"),
     [
-        (changed("W8A8", num_bits=4), "num_bits 4"),
+        (changed("W8A8", num_bits=5), "num_bits 5"),
         (changed("W4A16", num_bits=3), "num_bits 3"),
         (changed("W4A16", group_size=0), "group_size 0"),
         (changed("W4A16", actorder="dynamic"), "actorder 'dynamic'"),
@@ -155,6 +157,19 @@ def test_codes_of_another_type_are_refused(sample, suffix, tensor, tmp_path):
     site = SAMPLES[sample].layers[2]
     broken = redescribed(SAMPLES[sample], {f"{site.prefix}.{suffix}": tensor})
     with pytest.raises(CheckpointError, match=f"up_proj.{suffix}' holds torch.") as caught:
+        sample_layer(CompressedFormat, broken, site, tmp_path)
+    assert caught.value.code == "CORE-M160"
+
+
+@pytest.mark.covers("QUANT-05")
+@pytest.mark.parametrize(("value", "shown"), [(8, "-8 to 8"), (-9, "-9 to 7"), (100, "-8 to 100")])
+def test_bytes_that_hold_more_than_four_bits_are_refused(value, shown, tmp_path):
+    sample, site = SAMPLES["W4A8, in bytes"], SAMPLES["W4A8, in bytes"].layers[2]
+    wrong = torch.randint(-8, 8, (48, 64), dtype=torch.int8)
+    wrong[0, :3] = torch.tensor([-8, 7, value])
+    broken = redescribed(sample, {f"{site.prefix}.weight": wrong})
+    named = f"up_proj.weight' holds values from {shown}, not -8 to 7 of 4 bits"
+    with pytest.raises(CheckpointError, match=named) as caught:
         sample_layer(CompressedFormat, broken, site, tmp_path)
     assert caught.value.code == "CORE-M160"
 

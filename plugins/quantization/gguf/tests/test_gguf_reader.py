@@ -168,7 +168,17 @@ def test_unknown_divisors_are_refused(tiny, divisors):
         READER.inspect(made.path)
 
 
-@pytest.mark.parametrize(("arch", "architecture"), [("rwkv6", "Rwkv6ForCausalLM"), ("never-heard-of", "")])
+@pytest.mark.covers("QUANT-12")
+@pytest.mark.parametrize(
+    ("arch", "architecture"),
+    [
+        ("rwkv6", "Rwkv6ForCausalLM"),
+        ("jina-bert-v2", "JinaBertModel"),
+        ("neo-bert", "NeoBERT"),
+        ("nomic-bert-moe", ""),
+        ("never-heard-of", ""),
+    ],
+)
 def test_other_architectures_are_named(tmp_path, arch, architecture):
     writer = gguf.GGUFWriter(tmp_path / "other.gguf", arch)
     writer.add_tensor("token_embd.weight", np.zeros((4, 32), dtype=np.float32))

@@ -2,6 +2,7 @@
 
 import json
 import random
+import struct
 import time
 
 import gguf
@@ -309,6 +310,60 @@ def test_pieces_of_the_greatest_sum_of_scores(tmp_path):
     assert begun.encode("a").tokens == ["<|plamo:bos|>", "a"]
 
 
+def character_table():
+    """SentencePiece's table for a tab, which becomes a space, and for a sharp s: a double array and its texts."""
+    units, texts = [0] * 768, b" \0ss\0"
+
+    def unit(label, offset, *, last):
+        return offset << 10 | last << 8 | label
+
+    units[0] = unit(0, 256, last=False)
+    units[256 ^ 0x09] = unit(0x09, 256 ^ 0x09 ^ 2, last=True)
+    units[256 ^ 0xC3] = unit(0xC3, 256 ^ 0xC3 ^ 512, last=False)
+    units[512 ^ 0x9F] = unit(0x9F, 512 ^ 0x9F ^ 3, last=True)
+    units[2], units[3] = 1 << 31, 1 << 31 | 2
+    return struct.pack(f"<I{len(units)}I", 4 * len(units), *units) + texts
+
+
+XLM = {
+    "<s>": 0.0, "<pad>": 0.0, "</s>": 0.0, "<unk>": 0.0, "▁": -3.0, "a": -3.5, "b": -3.75, "s": -4.25, "▁a": -4.0,
+    "ab": -5.5, "▁ab": -6.25, "ss": -5.75, "▁日本": -7.5, "日": -8.0, "<mask>": 0.0,
+}  # fmt: skip
+
+
+def xlm_file(tmp_path, **flags):
+    types = [TokenType.CONTROL] * 3 + [TokenType.UNKNOWN] + [TokenType.NORMAL] * (len(XLM) - 5) + [TokenType.CONTROL]
+    ids = {"bos_token_id": 0, "eos_token_id": 2, "unk_token_id": 3, "pad_token_id": 1}
+    given = {"model": "t5", "tokens": list(XLM), "types": types, "scores": list(XLM.values()), **ids}
+    return write(tmp_path / "xlm.gguf", **{**given, "add_bos_token": True, **flags})
+
+
+@pytest.mark.covers("QUANT-12")
+@pytest.mark.parametrize("table", [True, False])
+def test_pieces_of_xlm_roberta(table, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    further = {"precompiled_charsmap": character_table()} if table else {}
+    backend = build_backend(Vocabulary.of(Header(xlm_file(tmp_path, **further))))
+    reference = transformers.XLMRobertaTokenizer(
+        vocab=list(XLM.items()), _spm_precompiled_charsmap=character_table() if table else None
+    )
+    rng = random.Random(5)
+    texts = ["ab ba", " a  b ", "aß\tss", "日本 a", "x", "", "a<mask>b"]
+    texts += ["".join(rng.choices("ab sß日本é\t", k=rng.randrange(1, 40))) for _ in range(300)]
+    for text in texts:
+        assert backend.encode(text).ids == reference(text)["input_ids"], text
+    pair = backend.encode("a", "b")
+    assert pair.ids == reference("a", "b")["input_ids"] and not any(pair.type_ids)
+
+
+def test_spaces_of_xlm_roberta_follow_the_file(tmp_path):
+    flags = {"add_space_prefix": False, "add_eos_token": False}
+    squeezed = build_backend(Vocabulary.of(Header(xlm_file(tmp_path, **flags))))
+    assert squeezed.encode(" b  a ").tokens == ["<s>", "b", "▁a"]
+    kept = build_backend(Vocabulary.of(Header(xlm_file(tmp_path, **flags, remove_extra_whitespaces=False))))
+    assert kept.encode(" b  a").tokens == ["<s>", "▁", "b", "▁", "▁a"]
+
+
 def test_ends_of_a_text_by_the_names_of_encoders(trained, tmp_path):
     """ModernBERT's split is GPT-2's, of composed characters; [CLS] and [SEP] stand where others have other tokens."""
     tokens, merges = parts_of(trained("default"))
@@ -417,7 +472,12 @@ def test_an_absurdly_long_piece_takes_no_time(tmp_path):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"model": "t5", "tokens": ["a"]}, "'t5'"),
+        ({"model": "rwkv", "tokens": ["a"]}, "'rwkv'"),
+        ({"model": "t5", "tokens": ["a"]}, "no token for what is unknown"),
+        (
+            {"model": "t5", "tokens": ["a"], "scores": [0.0], "unk_token_id": 0, "precompiled_charsmap": b"abc"},
+            "table of characters",
+        ),
         ({"model": "bert", "tokens": ["a"]}, "no tokens that begin and end a text"),
         ({"model": "gpt2", "tokens": ["a"], "pre": "martian", "merges": ["a a"]}, "'martian'"),
         ({"model": "gpt2", "tokens": ["a"]}, "no merges"),

@@ -40,6 +40,7 @@ ENCODERS: Mapping[str, tuple[str, dict[str, Any]]] = {
     "ModernBert": ("modernbert", _MODERN),
     "NomicBert": ("nomic_bert", _COMMON),
     "Gte": ("gte", {**_COMMON, "type_vocab_size": 2}),
+    "JinaEmbeddingsV3": ("jina_embeddings_v3", _COMMON),
 }
 """Family -> transformers' model type and a small configuration."""
 

@@ -15,15 +15,27 @@ from core_plugin_huggingface.sentence import read_pooling
 from core_tokenizers import missing_tokenizer, tokenizer_from_directory, tokenizer_remedy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from core.api import Tokenizer
     from core_plugin_huggingface.header import Entry
     from core_plugin_huggingface.tensors import SafeTensor
 
-_STACKED = re.compile(r"\.experts\._?gate_up_proj(_\w+)?$")
-"""Names of tensors that hold the gate and up of all experts of a layer: the configuration says then `experts_fused`."""
+_STACKED = re.compile(r"\.experts\._?(gate_)?up_proj(_\w+)?$")
+"""Names of tensors that hold what all experts of a layer read with, as transformers has it in memory: gate and up, or
+up where there is no gate. The configuration says then `experts_fused`."""
+
+_JOINED = {"qkv_fused": ("qkv_proj", "q_proj"), "gate_up_fused": ("gate_up_proj", "gate_proj")}
+"""What the configuration says -> a module that a checkpoint has, and one that it has not."""
+
+
+def _fused(names: Iterable[str]) -> dict[str, bool]:
+    """Return what the names of tensors say of modules that hold the weights of several others."""
+    listed = list(names)
+    modules = {part for name in listed for part in name.split(".")[:-1]}
+    found = {key: True for key, (there, apart) in _JOINED.items() if there in modules and apart not in modules}
+    return found | ({"experts_fused": True} if any(map(_STACKED.search, listed)) else {})
 
 
 class SafetensorsReader:
@@ -51,8 +63,7 @@ class SafetensorsReader:
             raise bad_json(path / "config.json", "has no 'architectures', so nobody knows which model this is")
         quantization = read_quantization(path, config)
         entries = self._entries(path)
-        if any(_STACKED.search(entry.name) for entry in entries):
-            config = {**config, "experts_fused": True}
+        config = {**config, **_fused(entry.name for entry in entries)}
         return CheckpointInfo(
             path=str(path),
             format=self.FORMAT,

@@ -61,8 +61,8 @@ NOMICBERT = ModelSpec(
     name="nomicbert",
     impl="core_plugin_bert.nomic:NomicEncoder",
     api=2,
-    summary="Nomic BERT encoders: rotary positions, gated MLPs",
-    architectures=tuple(f"NomicBert{kind}" for kind in _KINDS),
+    summary="Nomic BERT and Jina Embeddings v3: rotary positions, MLPs with gates or without",
+    architectures=tuple(family + kind for family in ("NomicBert", "JinaEmbeddingsV3") for kind in _KINDS),
     shape="core_plugin_bert.nomic_config:shape",
     tasks=frozenset({"embed", "classify"}),
 )

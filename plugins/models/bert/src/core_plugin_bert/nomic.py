@@ -1,4 +1,4 @@
-"""Nomic BERT: post-norm encoders with rotary positions and gated MLPs.
+"""Nomic BERT and Jina Embeddings v3: post-norm encoders with rotary positions, and MLPs with gates or without.
 
 Shapes: T tokens of a step, all prompts one after another; D hidden size.
 """
@@ -38,10 +38,10 @@ class NomicEncoder:
     @classmethod
     def weight_rules(cls, config: Mapping[str, Any]) -> WeightRules:
         """Take the encoder's prefix off, and leave out what nothing reads."""
-        skip = ["cls.*", "embeddings.position_ids"]
-        if not any(layer.prefix.startswith("pooler.") for layer in NomicConfig.read(config).head):
-            skip += ["pooler.*", "nomic_bert.pooler.*", "bert.pooler.*"]
-        return WeightRules(rename=(("nomic_bert.", ""), ("bert.", "")), skip=tuple(skip))
+        c, skip = NomicConfig.read(config), ["cls.*", "lm_head.*", "embeddings.position_ids"]
+        if not any(layer.prefix.startswith("pooler.") for layer in c.head):
+            skip += [f"{prefix}pooler.*" for prefix in ("", *c.kin.prefixes)]
+        return WeightRules(rename=tuple((prefix, "") for prefix in c.kin.prefixes), skip=tuple(skip))
 
     def forward(self, step: StepInputs) -> Tensor:
         """Return the final hidden states, `(T, D)`."""
@@ -55,25 +55,28 @@ class NomicEncoder:
 
 
 class NomicBlock:
-    """Attention and gated MLP, each followed by its norm."""
+    """Attention and MLP, each followed by its norm."""
 
     def __init__(self, c: NomicConfig, build: LayerBuilder, index: int, rope: Rope) -> None:
-        prefix, width = f"encoder.layers.{index}", c.hidden_size
+        prefix, width, bias = f"encoder.layers.{index}", c.hidden_size, c.kin.bias
         heads = build.heads(c.num_heads, c.num_heads).heads
         self.view = (-1, 3, heads, c.head_dim)
-        parts, units = dict.fromkeys("qkv", width), dict.fromkeys("qkv", c.head_dim)
-        self.qkv = build.merged_linear(width, parts, f"{prefix}.attn", shard="out", units=units, fused="Wqkv")
+        parts, units, path = (
+            dict.fromkeys("qkv", width),
+            dict.fromkeys("qkv", c.head_dim),
+            f"{prefix}.{c.kin.attention}",
+        )
+        self.qkv = build.merged_linear(width, parts, path, bias=bias, shard="out", units=units, fused="Wqkv")
         self.rope = rope
         self.attend = build.encoder_attention(
             index, num_heads=heads, num_kv_heads=heads, head_dim=c.head_dim, scale=c.head_dim**-0.5
         )
-        self.output = build.linear(width, width, f"{prefix}.attn.out_proj", shard="in")
+        self.output = build.linear(width, width, f"{path}.out_proj", bias=bias, shard="in")
         self.attention_norm = build.layer_norm(width, c.norm_eps, f"{prefix}.norm1")
-        # Its makers call the gate fc12.
-        parts = {"fc12": c.intermediate_size, "fc11": c.intermediate_size}
-        self.gate_up = build.merged_linear(width, parts, f"{prefix}.mlp", shard="out")
-        self.activation = build.gated_activation("silu")
-        self.down = build.linear(c.intermediate_size, width, f"{prefix}.mlp.fc2", shard="in")
+        parts, gated = dict.fromkeys(c.kin.widen, c.intermediate_size), len(c.kin.widen) > 1
+        self.widen = build.merged_linear(width, parts, f"{prefix}.mlp", bias=bias, shard="out")
+        self.activation = build.gated_activation(c.activation) if gated else build.activation(c.activation)
+        self.down = build.linear(c.intermediate_size, width, f"{prefix}.mlp.fc2", bias=bias, shard="in")
         self.norm = build.layer_norm(width, c.norm_eps, f"{prefix}.norm2")
 
     def __call__(self, hidden: Tensor, step: StepInputs) -> Tensor:
@@ -81,4 +84,4 @@ class NomicBlock:
         q, k, v = self.qkv(hidden).view(self.view).unbind(1)
         q, k = self.rope(step.positions, q, k)
         hidden, _ = self.attention_norm.add(self.output(self.attend(q, k, v, step)), hidden)
-        return self.norm.add(self.down(self.activation(self.gate_up(hidden))), hidden)[0]
+        return self.norm.add(self.down(self.activation(self.widen(hidden))), hidden)[0]

@@ -12,10 +12,10 @@ from core.api import WeightRules
 from core_plugin_decoder.description import Attention
 from core_plugin_decoder.embedding import DecoderEmbedding
 from core_plugin_decoder.index import Picked
+from core_plugin_decoder.joined import as_stored
 from core_plugin_decoder.layers import Crossing, sublayers
 from core_plugin_decoder.norms import norm
 from core_plugin_decoder.scoring import LinearScores, TokenScores
-from core_plugin_decoder.stacked import stacked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -39,7 +39,7 @@ class CausalLM:
     describe: ClassVar[Callable[[Mapping[str, Any]], Decoder]]
 
     def __init__(self, config: Mapping[str, Any], build: LayerBuilder) -> None:
-        decoder = stacked(type(self).describe(config), config)
+        decoder = as_stored(type(self).describe(config), config)
         self.embed = DecoderEmbedding(decoder, build)
         growths = {
             given: build.by_position(1, _growing(*given))
@@ -85,7 +85,7 @@ class CausalLM:
     @classmethod
     def weight_rules(cls, config: Mapping[str, Any]) -> WeightRules:
         """Leave out the rotary frequencies that old checkpoints store; embedding models often have no prefix."""
-        decoder = stacked(cls.describe(config), config)
+        decoder = as_stored(cls.describe(config), config)
         beside = [part.name for part in (decoder.learned, decoder.embed_norm, decoder.final_norm) if part is not None]
         if decoder.embed_size is not None:
             beside += [decoder.project_in, decoder.project_out]

@@ -17,6 +17,7 @@ from core_plugin_decoder.description import (
     Mixture,
     Norm,
 )
+from core_plugin_decoder.joined import as_stored
 
 Dim = tuple[str, int]
 
@@ -29,7 +30,7 @@ def shape_of(read: Callable[[Mapping[str, Any]], Decoder]) -> Callable[[dict[str
 
     def shape(config: dict[str, Any]) -> ModelShape:
         """Return the facts that the engine needs before any weight is read."""
-        return described(read(config))
+        return described(as_stored(read(config), config))
 
     return shape
 

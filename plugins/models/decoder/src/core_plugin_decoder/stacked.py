@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
     from core_plugin_decoder.description import Decoder, Layer
 
-_APART = ("gate_proj", "up_proj")
-_FUSED = "gate_up_proj"
-"""The parameter `(experts, gate and up, inputs)`, as transformers has it."""
+_FUSED, _ALONE, _DOWN = "gate_up_proj", "up_proj", "down_proj"
+"""The parameters `(experts, gate and up, inputs)`, or `(experts, inner, inputs)` without a gate, and `(experts,
+outputs, inner)`. transformers calls them so whatever the modules are called that other files have for each expert."""
 
 
 def stacked(decoder: Decoder, config: Mapping[str, Any]) -> Decoder:
@@ -28,14 +28,16 @@ def stacked(decoder: Decoder, config: Mapping[str, Any]) -> Decoder:
     rules = {
         (f".{mixture.module}.{part}", f".{mixture.module}.{{}}.{part}.weight")
         for mixture in (layer.mlp for layer in layers)
-        if isinstance(mixture, Mixture) and mixture.parts == (_FUSED,)
-        for part in (_FUSED, mixture.down)
+        if isinstance(mixture, Mixture) and mixture.down == _DOWN
+        for part in (*mixture.parts, mixture.down)
     }
     return replace(decoder, layers=layers, experts=tuple(sorted(rules)))
 
 
 def _fused(layer: Layer) -> Layer:
     mixture = layer.mlp
-    if not isinstance(mixture, Mixture) or mixture.parts != _APART or mixture.bias:
+    if not isinstance(mixture, Mixture) or mixture.fused is not None or mixture.bias:
         return layer
-    return replace(layer, mlp=replace(mixture, parts=(_FUSED,), fused="halves"))
+    if len(mixture.parts) == 1:
+        return replace(layer, mlp=replace(mixture, parts=(_ALONE,), down=_DOWN))
+    return replace(layer, mlp=replace(mixture, parts=(_FUSED,), fused="halves", down=_DOWN))

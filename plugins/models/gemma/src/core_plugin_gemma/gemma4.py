@@ -13,6 +13,7 @@ from core_plugin_decoder import FULL, MLP, SLIDING, Attention, Decoder, Fields, 
 from core_plugin_decoder.model import CausalLM
 
 from core.api import CheckpointError, RopeConfig, config_object, rope_config
+from core_plugin_gemma.gemma4_experts import RULES, MLPWithExperts
 from core_plugin_gemma.per_layer import LayerInput, LayerInputs, activation, norm_eps
 
 if TYPE_CHECKING:
@@ -42,7 +43,6 @@ _ROPES: Mapping[str, Mapping[str, Any]] = {
 def fields(config: Mapping[str, Any]) -> Fields:
     """Return the configuration with what it lacks."""
     given = Fields({**DEFAULTS, **config}, "Gemma4ForCausalLM")
-    given.refuse("enable_moe_block")
     # Of images alone, which are not read: text is causal.
     if given.config.get("use_bidirectional_attention") != "vision":
         given.refuse("use_bidirectional_attention")
@@ -74,6 +74,7 @@ def read(config: Mapping[str, Any]) -> Decoder:
         tied=given.flag("tie_word_embeddings", default=True),
         softcap=given.maybe("final_logit_softcapping"),
         skips=tuple(skips),
+        experts=RULES if given.flag("enable_moe_block") else (),
     )
 
 
@@ -96,6 +97,10 @@ class Gemma4(CausalLM):
         self.scalars = [build.parameter(f"{path}.layer_scalar", (1,)) for path in paths]
         self.inputs = LayerInputs(given, build, count, size) if size else None
         self.added = [LayerInput(given, build, path, size) for path in paths] if size else []
+        if given.flag("enable_moe_block"):
+            for path, (_, bodies) in zip(paths, self.passes[0], strict=True):
+                mlp = bodies[1]
+                bodies[1] = MLPWithExperts(given, build, path, mlp.before, mlp.body, mlp.after)
 
     def forward(self, step: StepInputs) -> Tensor:
         """Return the final hidden states, `(T, D)`."""

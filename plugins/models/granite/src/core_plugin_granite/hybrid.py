@@ -10,7 +10,7 @@ from core_plugin_decoder import Attention, CausalLM, Decoder, Fields, Mamba2, No
 
 from core.api import CheckpointError, config_names
 from core_plugin_granite.family import read as read_granite
-from core_plugin_granite.moe import APART, FIRST, mixture, shared_mlp
+from core_plugin_granite.moe import mixture, names_of, shared_mlp
 
 _ATTENDS = {"attention": True, "full_attention": True, "mamba": False, "linear_attention": False}
 """Kinds of layers, by transformers' names of all times."""
@@ -24,7 +24,7 @@ def read(config: Mapping[str, Any]) -> Decoder:
     decoder, mixer = read_granite(config), _mixer(given)
     rotates = config.get("position_embedding_type") == "rope"
     experts = given.count("num_local_experts", 8)
-    names = FIRST if given.flag("experts_fused", default=True) else APART
+    names = names_of(given)
     shared = shared_mlp(given, fused=names.ending is not None)
     mlp = mixture(given, names, shared) if experts else shared
     mixing = replace(decoder.layers[0], attention=mixer, mlp=mlp)

@@ -36,10 +36,12 @@ class _Names(NamedTuple):
         return tuple((f".{self.module}.{name}{self.ending}", f".{self.module}.{{}}.{name}.weight") for name in names)
 
 
-FIRST = _Names("block_sparse_moe.router.layer", "block_sparse_moe", ("input_linear",), "output_linear", ".weight")
+_FIRST = _Names("block_sparse_moe.router.layer", "block_sparse_moe", ("input_linear",), "output_linear", ".weight")
 _WINDOWED = _Names("block_sparse_moe.router", "block_sparse_moe.experts", ("gate_up_proj",), "down_proj", "")
+# As transformers has them in memory: what a method that quantizes these parameters writes.
+_STACKED = _Names("block_sparse_moe.router.layer", "block_sparse_moe.experts", ("gate_up_proj",), "down_proj", "")
 # Files of other layouts have the parts.
-APART = _Names("block_sparse_moe.router.layer", "block_sparse_moe", ("gate_proj", "up_proj"), "output_linear", None)
+_APART = _Names("block_sparse_moe.router.layer", "block_sparse_moe", ("gate_proj", "up_proj"), "output_linear", None)
 
 
 def read(config: Mapping[str, Any]) -> Decoder:
@@ -47,7 +49,7 @@ def read(config: Mapping[str, Any]) -> Decoder:
     given = Fields(config, "GraniteMoeForCausalLM")
     given.refuse("mlp_bias")
     windowed = given.architecture.startswith("GraniteMoeSWA")
-    names = _WINDOWED if windowed else FIRST if given.flag("experts_fused", default=True) else APART
+    names = _WINDOWED if windowed else names_of(given)
     decoder = (read_windowed if windowed else read_granite)(config)
     experts = mixture(given, names, _shared(given, fused=names.ending is not None))
     return replace(
@@ -56,6 +58,13 @@ def read(config: Mapping[str, Any]) -> Decoder:
         tied=given.flag("tie_word_embeddings"),
         experts=names.stored,
     )
+
+
+def names_of(given: Fields) -> _Names:
+    """Return the names of a file: `experts_fused` in the configuration is a reader's word."""
+    if not given.flag("experts_fused", default=True):
+        return _APART
+    return _FIRST if given.config.get("experts_fused") is None else _STACKED
 
 
 def _shared(given: Fields, *, fused: bool) -> MLP | None:

@@ -11,7 +11,10 @@ from core_plugin_decoder import MLP, Attention, Decoder, Fields, HeadNorm, Layer
 from core.api import CheckpointError, PoolingShape, config_architecture
 from core_plugin_llama.kin import BY_TYPE, KIN, Kin, Windows
 
-_ENDINGS = ("ForCausalLM", "ForSequenceClassification", "ForRewardModel", "ForProcessRewardModel", "Model")
+_ENDINGS = (
+    *("ForCausalLM", "ForMaskedLM", "ForSequenceClassification", "ForRewardModel", "ForProcessRewardModel"),
+    "Model",
+)
 _METHODS: Mapping[str, Literal["mean", "cls", "last"]] = {"avg": "mean", "cls": "cls", "last": "last"}
 """`pooling` of models that see both ways -> the method."""
 

@@ -127,6 +127,7 @@ KIN: Mapping[str, Kin] = types.MappingProxyType(
         "MiMo": Kin(qkv_bias=True, biases=(), mlp_bias=False, windows=_qwen, skips=("model.mtp_layers.*",)),
         "Qwen3": Kin(mlp_bias=False, head_norm=True, windows=_qwen, defaults={"head_dim": 128}),
         "LlamaBidirectional": Kin(both_ways=True),
+        "EuroBert": Kin(both_ways=True, defaults={"rms_norm_eps": 1e-5}),
         "VoyageQwen3BidirectionalEmbed": Kin(
             mlp_bias=False, head_norm=True, windows=_qwen, defaults={"head_dim": 128}, both_ways=True, projects=True
         ),

@@ -26,6 +26,7 @@ POOLING = ModelSpec(
         *(family + kind for family in _FAMILIES for kind in ("Model", "ForSequenceClassification")),
         *("LlamaBidirectionalModel", "LlamaBidirectionalForSequenceClassification"),
         *("VoyageQwen3BidirectionalEmbedModel", "Qwen2ForRewardModel", "Qwen2ForProcessRewardModel"),
+        *("EuroBertModel", "EuroBertForMaskedLM"),
     ),
     shape="core_plugin_llama.config:shape",
     tasks=frozenset({"embed", "classify"}),

@@ -82,8 +82,9 @@ _OPENED = ("*@as_is", _INT8[1])
 _FLOAT8 = ("float8_e4m3fn/*", "float8_e5m2/*")
 _E2M1 = ("e2m1/1x32:e8m0@*", "e2m1/1x16:e4m3@*")
 _GGUF = ("gguf:Q[4568]_*@as_is", "gguf:Q[12]_0@as_is", "gguf:MXFP4@as_is", "gguf:NVFP4@as_is")
+_GROUPS = ("int4/1x*:float32*@as_is", "int4/1x*:float32*@int8:token")
 _TABLES = ("nf4/1x*:float32@as_is", "fp4/1x*:float32@as_is")
-_STORED = ("plain@as_is", *_GGUF, "int4/1x*:float32*@as_is", *_FLOAT8, *_E2M1, *_TABLES, *_INT8)
+_STORED = ("plain@as_is", *_GGUF, *_GROUPS, *_FLOAT8, *_E2M1, *_TABLES, *_INT8)
 _CLASSES = {
     "linear": "layers:LinearProduct",
     "lookup": "layers:LookupProduct",

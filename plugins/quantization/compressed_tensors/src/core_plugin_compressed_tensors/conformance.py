@@ -41,6 +41,9 @@ SCHEMES: Mapping[str, tuple[str, Numbers, Numbers | None, float]] = {
     "W8A8, one scale": ("int-quantized", _int(8, "tensor"), _INT8, 0.02),
     "W8A16": ("int-quantized", _int(8, "channel"), None, 0.0),
     "W8A16, groups, zero points": ("int-quantized", _int(8, "group", group_size=16, symmetric=False), None, 0.0),
+    "W4A8, in bytes": ("int-quantized", _int(4, "group", group_size=32), _INT8, 0.02),
+    "W4A8, channels, in bytes": ("int-quantized", _int(4, "channel"), _INT8, 0.02),
+    "W4A16, zero points, in bytes": ("int-quantized", _int(4, "group", group_size=16, symmetric=False), None, 0.0),
     "W4A16": ("pack-quantized", _int(4, "group", group_size=32), None, 0.0),
     "W4A16, channels": ("pack-quantized", _int(4, "channel"), None, 0.0),
     "W4A16, zero points": ("pack-quantized", _int(4, "group", group_size=16, symmetric=False), None, 0.0),
@@ -80,6 +83,7 @@ def samples() -> Iterator[CheckpointSample]:
         yield quantized_sample(f"AutoRound, {name}", _SITES, auto_round(name), encode, tolerance=tolerance)
     yield _sample("large", "W8A8", _LARGE)
     yield _sample("large, packed", "W4A16", _LARGE)
+    yield _sample("large, four bits in bytes", "W4A8, in bytes", _LARGE)
 
 
 def described(scheme: str) -> dict[str, Any]:

@@ -108,11 +108,20 @@ def _codes_of(scheme: Scheme, tensors: Mapping[str, WeightTensor]) -> Tensor:
     if stored.dtype != due:
         raise contradicted(f"'{tensor.name}' holds {stored.dtype}, not {due}")
     if scheme.layout == "int-quantized":
-        return (stored.view(torch.uint8) ^ 0x80) if form.zeros else stored
+        _check_range(tensor.name, stored, form.bits)
+        return (stored.view(torch.uint8) + (1 << form.bits - 1)) if form.zeros else stored
     if scheme.layout != "pack-quantized":
         return codes_of_bytes(stored) if scheme.layout in PACKED else stored
     codes = codes_of_words(stored, form.bits)  # the middle stands for 0
     return codes if form.zeros else codes.sub_(1 << form.bits - 1).view(torch.int8)
+
+
+def _check_range(name: str, stored: Tensor, bits: int) -> None:
+    """Raise CORE-M160 where a byte holds more than `bits` bits: a product that packs them would cut it off."""
+    low, high = (int(one) for one in stored.aminmax())
+    half = 1 << bits - 1
+    if low < -half or high >= half:
+        raise contradicted(f"'{name}' holds values from {low} to {high}, not {-half} to {half - 1} of {bits} bits")
 
 
 def _scales(form: WeightForm, tensor: WeightTensor, in_features: int) -> Tensor:
@@ -130,7 +139,7 @@ def _zero_points(scheme: Scheme, tensors: Mapping[str, WeightTensor], scales: Te
     """Return zero points of unsigned codes, `(outputs or 1, groups)`."""
     stored = tensors["weight_zero_point"].raw()
     if scheme.layout == "int-quantized":
-        return (stored.to(torch.int16) + 128).view(scales.shape)
+        return (stored.to(torch.int16) + (1 << scheme.form.bits - 1)).view(scales.shape)
     words = stored.view(-1, scales.shape[1]).t().contiguous()
     return codes_of_words(words, scheme.form.bits).t()[: len(scales)]
 

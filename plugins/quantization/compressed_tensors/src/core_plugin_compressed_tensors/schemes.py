@@ -62,7 +62,7 @@ _MX_RUNS = {
 
 LAYOUTS: Mapping[str, Layout] = {
     "int-quantized": Layout(
-        {"num_bits": (8,), "type": ("int",), "strategy": ("channel", "tensor", "group")}, _INT8_TOKEN
+        {"num_bits": (4, 8), "type": ("int",), "strategy": ("channel", "tensor", "group")}, _INT8_TOKEN
     ),
     "float-quantized": Layout(
         {"num_bits": (8,), "type": ("float",), "symmetric": (True,), "strategy": ("channel", "tensor", "block")},
@@ -103,7 +103,7 @@ def scheme_of(group: Mapping[str, Any], given: Mapping[str, object]) -> Scheme:
     rounds = _rounding(LAYOUTS[name], activations) if activations else "as_is"
     outputs, inputs = _sizes(weights)
     form = {
-        "int-quantized": WeightForm(codes="int", bits=8),
+        "int-quantized": WeightForm(codes="int", bits=weights.get("num_bits", 8)),
         "pack-quantized": WeightForm(codes="int", bits=weights.get("num_bits", 4)),
         "float-quantized": WeightForm(codes=FP8),
         "nvfp4-pack-quantized": WeightForm(codes="e2m1", scale="e4m3"),

@@ -1,4 +1,4 @@
-"""Encoders: BERT, with RoBERTa, whose unused first rows of positions converters cut off; Nomic BERT, ModernBERT."""
+"""Encoders: BERT, with RoBERTa, whose unused first rows of positions converters cut off; its kin; EuroBERT."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from core_plugin_gguf.architecture import Architecture
 from core_plugin_gguf.faults import damaged
-from core_plugin_gguf.reads import FULL, SLIDING
+from core_plugin_gguf.kin_llama import BLOCKS, MODEL
+from core_plugin_gguf.reads import FULL, SLIDING, present
 
 if TYPE_CHECKING:
     from core_plugin_gguf.architecture import Facts
@@ -99,6 +100,28 @@ ENCODERS: Mapping[str, Architecture] = {
         values={"hidden_act": "silu"},
         reads=(types,),
     ),
+    "jina-bert-v3": Architecture(
+        model="JinaEmbeddingsV3Model",
+        model_type="jina_embeddings_v3",
+        blocks={
+            "attn_qkv": "mixer.Wqkv",
+            "attn_output": "mixer.out_proj",
+            "attn_output_norm": "norm1",
+            "ffn_up": "mlp.fc1",
+            "ffn_down": "mlp.fc2",
+            "layer_output_norm": "norm2",
+        },
+        modules={
+            "token_embd": "embeddings.word_embeddings",
+            "token_types": "embeddings.token_type_embeddings",
+            "token_embd_norm": "emb_ln",
+        },
+        layer="encoder.layers.{}",
+        layer_norm=True,
+        eps="layer_norm_eps",
+        values={"hidden_act": "gelu"},
+        reads=(types,),
+    ),
     "modern-bert": Architecture(
         model="ModernBertModel",
         model_type="modernbert",
@@ -120,5 +143,13 @@ ENCODERS: Mapping[str, Architecture] = {
         eps="norm_eps",
         reads=(modern,),
         inner="",
+    ),
+    "eurobert": Architecture(
+        model="EuroBertModel",
+        model_type="eurobert",
+        blocks=BLOCKS,
+        modules=MODEL,
+        values={"hidden_act": "silu"},
+        reads=(present("attn_q.bias", "attention_bias"), present("ffn_up.bias", "mlp_bias")),
     ),
 }

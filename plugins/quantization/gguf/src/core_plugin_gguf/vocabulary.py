@@ -1,6 +1,7 @@
 """A tokenizer from a GGUF file's vocabulary.
 
-Byte-level BPE ("gpt2"), SentencePiece BPE ("llama"), words ("bert"), pieces of the greatest sum of scores ("plamo2").
+Byte-level BPE ("gpt2"), SentencePiece BPE ("llama"), words ("bert"), pieces of the greatest sum of scores ("plamo2",
+"t5").
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre
 from core_plugin_gguf.config import special_ids
 from core_plugin_gguf.faults import bad_tokenizer
 from core_plugin_gguf.pretokenizers import NAMES, RANKED, WHOLE_WORDS, normalizer, splitter
+from core_plugin_gguf.unigram import plamo, sentencepiece
 
 if TYPE_CHECKING:
     from core_plugin_gguf.header import Header
 
-_KINDS = ("gpt2", "llama", "bert", "plamo2")
+_KINDS = ("gpt2", "llama", "bert", "plamo2", "t5")
 _AS = {"gemma4": "llama"}
 """Kinds that are another one here: Gemma 4's has merges in place of scores."""
 _SPACE = "\u2581"
@@ -34,13 +36,15 @@ class Vocabulary:
     """A file's description of its tokenizer.
 
     Attributes:
-        kind: `gpt2`, `llama`, `bert` or `plamo2`.
+        kind: `gpt2`, `llama`, `bert`, `plamo2` or `t5`.
         pre: Name of the pre-tokenizer of a `gpt2` vocabulary.
         types: `gguf.TokenType` of every token; empty if the file does not say.
-        scores: Of a `llama` vocabulary: the higher, the earlier two pieces are merged into the token; of `plamo2` the
-            logarithm of the token's probability.
+        scores: Of a `llama` vocabulary: the higher, the earlier two pieces are merged into the token; of `plamo2`
+            and `t5` the logarithm of the token's probability.
         bos, eos: Ids put before and after a text, or None; of `bert` those of [CLS] and [SEP].
         named: Ids that the file gives a role (`bos_token_id`, ...).
+        characters: Of `t5`: SentencePiece's table of characters and what they become; empty: there is none.
+        squeezes: Of `t5`: whether several spaces count as one, and those around a text as none.
     """
 
     path: Path
@@ -54,6 +58,8 @@ class Vocabulary:
     eos: int | None
     add_space: bool
     named: dict[str, int]
+    characters: bytes = b""
+    squeezes: bool = True
 
     @staticmethod
     def of(header: Header) -> Vocabulary:
@@ -71,7 +77,8 @@ class Vocabulary:
         # Files without the flag follow what the converters of their time assumed.
         add_bos = header.flag("tokenizer.ggml.add_bos_token")
         wants_bos = add_bos if add_bos is not None else kind == "llama" or pre in WHOLE_WORDS
-        wants_eos = header.flag("tokenizer.ggml.add_eos_token")
+        add_eos = header.flag("tokenizer.ggml.add_eos_token")
+        wants_eos = add_eos if add_eos is not None else kind == "t5"
         vocabulary = Vocabulary(
             path=header.path,
             kind=kind,
@@ -84,6 +91,8 @@ class Vocabulary:
             eos=_first_id(header, ("eos", "seperator"), len(tokens)) if wants_eos else None,
             add_space=header.flag("tokenizer.ggml.add_space_prefix") is not False,
             named=named,
+            characters=bytes(int(one) & 255 for one in header.numbers("tokenizer.ggml.precompiled_charsmap") or ()),
+            squeezes=header.flag("tokenizer.ggml.remove_extra_whitespaces") is not False,
         )
         vocabulary.check()
         return vocabulary
@@ -112,6 +121,8 @@ class Vocabulary:
             raise bad_tokenizer(self.path, "it has no merges")
         if self.kind == "llama" and not (self.scores or self.merges):
             raise bad_tokenizer(self.path, "it has neither scores nor merges")
+        if self.kind == "t5" and not (self.scores and all(map(isfinite, self.scores)) and "unk_token_id" in self.named):
+            raise bad_tokenizer(self.path, "it has no scores, a score without end, or no token for what is unknown")
         if self.kind == "plamo2" and not (self.scores and self.types and all(map(isfinite, self.scores))):
             raise bad_tokenizer(self.path, "it has no scores, no types of tokens, or a score without end")
 
@@ -129,7 +140,7 @@ def _first_id(header: Header, names: Sequence[str], size: int) -> int | None:
 def build_backend(vocabulary: Vocabulary) -> Tokenizer:
     """Return a tokenizer of the `tokenizers` library that encodes as the vocabulary's makers meant it."""
     ids = {token: number for number, token in enumerate(vocabulary.tokens)}
-    makers = {"gpt2": _byte_level, "llama": _sentencepiece, "bert": _wordpiece, "plamo2": _unigram}
+    makers = {"gpt2": _byte_level, "llama": _sentencepiece, "bert": _wordpiece, "plamo2": plamo, "t5": sentencepiece}
     tokenizer = makers[vocabulary.kind](vocabulary, ids)
     _add_tokens(tokenizer, vocabulary)
     _add_ends(tokenizer, vocabulary)
@@ -198,27 +209,6 @@ def _wordpiece(vocabulary: Vocabulary, ids: dict[str, int]) -> Tokenizer:
     return tokenizer
 
 
-def _unigram(vocabulary: Vocabulary, ids: dict[str, int]) -> Tokenizer:
-    """The pieces whose scores, to four digits, have the greatest sum; a character that no piece has costs 1,000.
-
-    Whole numbers keep sums exact. Tokens that are no text of their own are as dear as a character can be.
-    """
-    spelled = set(vocabulary.of_type(TokenType.NORMAL, TokenType.USER_DEFINED))
-    pieces = [
-        (token, float(max(round(score * _DIGITS), _DEAREST)) if number in spelled else float(_DEAREST))
-        for number, (token, score) in enumerate(zip(vocabulary.tokens, vocabulary.scores, strict=True))
-    ]
-    unknown = vocabulary.named.get("unk_token_id", 0)
-    tokenizer = Tokenizer(models.Unigram(pieces, unk_id=unknown, byte_fallback=True))
-    tokenizer.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
-    return tokenizer
-
-
-_DIGITS = 10**4
-_DEAREST = -(1000 * _DIGITS - 10)
-"""The library takes 10 off the lowest score for a character that no piece has."""
-
-
 def _merges_by(vocabulary: Vocabulary, ids: dict[str, int], key: Callable[[int], float]) -> list[tuple[str, str]]:
     """Return merges that join the neighbours whose union has the lowest key: by scores as SentencePiece does.
 
@@ -256,8 +246,12 @@ def _add_ends(tokenizer: Tokenizer, vocabulary: Vocabulary) -> None:
     if not ends:
         return
     single = [*(["bos"] if "bos" in ends else []), "$A", *(["eos"] if "eos" in ends else [])]
-    start = single[1:] if vocabulary.kind == "bert" else single  # BERT has one token between the texts of a pair
-    second = [part.replace("$A", "$B") + ":1" for part in start]
+    start, second_type = single, 1
+    if vocabulary.kind == "bert":  # it has one token between the texts of a pair
+        start = single[1:]
+    elif vocabulary.kind == "t5" and len(single) > 2:  # XLM-RoBERTa has two equal ones, and one type of tokens
+        start, second_type = ["eos", *single[1:]], 0
+    second = [f"{part.replace('$A', '$B')}:{second_type}" for part in start]
     tokens = [{"id": name, "ids": [number], "tokens": [vocabulary.tokens[number]]} for name, number in ends.items()]
     tokenizer.post_processor = processors.TemplateProcessing(
         single=single, pair=[*single, *second], special_tokens=tokens

@@ -66,7 +66,8 @@ class TorchAOConfig:
             return None
         names = [f"{module}.weight", module]
         if experts:  # `0.gate_up_proj` is of the parameter `gate_up_proj`
-            names = [f"{site.prefix}.{part.partition('.')[2]}", site.prefix, *names]
+            parameter = part.partition(".")[2]
+            names = [name for path in _in_memory(site.prefix) for name in (f"{path}.{parameter}", path)] + names
         return self.layout_of(names, None if experts or (embedding and not self.embeddings) else self.usual)
 
     def layout_of(self, names: Sequence[str], usual: Layout | None) -> Layout | None:
@@ -77,6 +78,18 @@ class TorchAOConfig:
             if name in self.named:
                 return self.named[name]
         return next((one for pattern, one in self.patterns if any(map(pattern.fullmatch, names))), usual)
+
+
+def _in_memory(path: str) -> Iterator[str]:
+    """Yield the path of a layer's experts in a file, and those that it may have in transformers' memory.
+
+    Configurations say the latter; a file keeps the root and the name of the block of the family's first checkpoints.
+    """
+    root, layers, inside = path.partition("layers.")
+    layer, _, block = inside.removesuffix(".experts").partition(".")
+    yield path
+    if layers and inside.endswith(".experts"):
+        yield from (f"{one}{layers}{layer}.{around}.experts" for one in (root, "model.") for around in (block, "mlp"))
 
 
 def contradicted(how: str, hint: str = "The weights and config.json do not belong together.") -> CheckpointError:
