@@ -49,6 +49,7 @@ void store_latents(const core_latent_store_args& a) {
     for (int64_t token = begin; token < end; ++token) {
       char* out = static_cast<char*>(a.cache) + a.slots[token] * size;
       out = store_latent_part<S>(static_cast<const T*>(a.latent) + token * a.latent_stride, out, a.latent_dim);
+      if (a.rope_dim == 0) continue;
       store_latent_part<S>(static_cast<const T*>(a.rope_key) + token * a.rope_stride, out, a.rope_dim);
     }
   });

@@ -27,6 +27,15 @@ struct core_batch_args {
 // named lie in the cache.
 CORE_API int64_t core_cpu_batch(const core_batch_args* args);
 
+// Positions that queries are limited to: `picked (tokens, picks)`, those of a batch as `attention/attention.h` says.
+struct core_picked_args {
+  const int32_t *picked, *query_starts, *seq_lens;
+  int64_t rows, picks;
+};
+
+// Returns 0 if each is a position of the query's row up to its own, or -1, else 1.
+CORE_API int64_t core_cpu_picked(const core_picked_args* args);
+
 // The rows of a step and the slots of their states.
 struct core_state_rows_args {
   const int64_t *state_slots, *fresh;  // (rows)

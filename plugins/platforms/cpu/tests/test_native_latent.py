@@ -209,8 +209,6 @@ def test_what_does_not_fit_is_refused():
         layer.forward(case.q, case.q_rope, kv[:1], plan)
     with pytest.raises(ValueError, match="do not fit"):
         layer.write(torch.zeros(2, 31), torch.zeros(2, 16), kv, plan)
-    with pytest.raises(ValueError, match="chosen positions"):
-        backend.latent(LatentSite(0, 2, 32, 16, 16, 16, 1.0, picks=64))
 
 
 def test_latent_models_are_served_whatever_the_size_of_their_heads():

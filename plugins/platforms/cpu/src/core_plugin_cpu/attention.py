@@ -7,10 +7,11 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from core.api.attention import AttentionContext, AttentionSite, BatchView, KVLayout, LatentSite
+from core.api.attention import AttentionContext, AttentionSite, BatchView, KVLayout, LatentSite, PickSite
 from core_plugin_cpu.native import attention as kernels
 from core_plugin_cpu.native import encoder
 from core_plugin_cpu.native import latent as latents
+from core_plugin_cpu.native import picks as pickers
 from core_plugin_cpu.native.refine import MOST_HEAD_DIM
 from core_plugin_cpu.native.verify import apart
 
@@ -22,6 +23,7 @@ class NativeAttentionBackend:
         self._ctx = ctx
         self._caches: dict[tuple[float, ...], kernels.Cache] = {}
         self._latents: dict[tuple[LatentSite, int], latents.LatentCache] = {}
+        self._indices: dict[tuple[PickSite, int], pickers.IndexCache] = {}
         self._scratch: dict[tuple[int, ...], Tensor] = {}
 
     def kv_layout(self, site: AttentionSite) -> KVLayout:
@@ -42,10 +44,20 @@ class NativeAttentionBackend:
         return latents.latent_layout(site, self._ctx.block_size, self._ctx.kv_dtype)
 
     def latent(self, site: LatentSite) -> NativeLatentLayer:
-        """Return the latent attention of one layer. Raises `ValueError` for one that sees chosen positions only."""
-        if site.picks is not None:
-            raise ValueError(f"layer {site.layer} sees {site.picks} chosen positions; the kernels see all")
+        """Return the latent attention of one layer."""
         return NativeLatentLayer(site, self)
+
+    def picker_layout(self, site: PickSite) -> KVLayout:
+        """Return blocks of index keys."""
+        return pickers.picker_layout(site, self._ctx.block_size, self._ctx.kv_dtype)
+
+    def picker(self, site: PickSite) -> NativePicker:
+        """Return what picks positions. Raises `ValueError` for keys that stand for several tokens."""
+        if site.ratio != 1:
+            raise ValueError(
+                f"layer {site.layer} has an index key for {site.ratio} tokens; the kernels read one of each"
+            )
+        return NativePicker(site, self)
 
     def encoder(self, site: AttentionSite) -> NativeEncoderLayer:
         """Return attention within the prompts of a step. Raises `ValueError` as `layer` does."""
@@ -87,6 +99,17 @@ class NativeAttentionBackend:
             ctx, scratch = self._ctx, latents.scratch_for(site, threads)
             found = latents.LatentCache(site, ctx.dtype, ctx.block_size, ctx.kv_dtype, scratch)
             self._latents[key] = found
+        return found
+
+    def index_cache(self, site: PickSite) -> pickers.IndexCache:
+        """Return how to read the cache of a picker; pickers of one geometry share scratch memory."""
+        threads = torch.get_num_threads()
+        key = (replace(site, layer=0), threads)
+        found = self._indices.get(key)
+        if found is None:
+            ctx, scratch = self._ctx, pickers.scratch_for(site, threads)
+            found = pickers.IndexCache(site, ctx.dtype, ctx.block_size, ctx.kv_dtype, scratch)
+            self._indices[key] = found
         return found
 
 
@@ -156,6 +179,29 @@ class NativeLatentLayer:
 
     def forward(self, q: Tensor, q_rope: Tensor, kv: Tensor, plan: kernels.Batch) -> Tensor:
         """Attend causally; shapes as in `LatentLayer.forward`. Raises `RuntimeError` without up-projections."""
+        return latents.attend(q, q_rope, kv, plan, *self._needed())
+
+    def forward_picked(self, q: Tensor, q_rope: Tensor, kv: Tensor, plan: kernels.Batch, picked: Tensor) -> Tensor:
+        """Attend to the positions `picked (tokens, picks)` of rows that are longer; else as `forward`."""
+        return latents.attend(q, q_rope, kv, plan, *self._needed(), picked)
+
+    def _needed(self) -> tuple[latents.LatentCache, latents.UpProjection]:
         if self._up is None:
             raise RuntimeError(f"latent attention of layer {self._site.layer} has no up-projections yet")
-        return latents.attend(q, q_rope, kv, plan, self._backend.latent_cache(self._site), self._up)
+        return self._backend.latent_cache(self._site), self._up
+
+
+class NativePicker:
+    """Chooses positions for latent layers."""
+
+    def __init__(self, site: PickSite, backend: NativeAttentionBackend) -> None:
+        self._site = site
+        self._backend = backend
+
+    def write(self, key: Tensor, kv: Tensor, plan: kernels.Batch) -> None:
+        """Store index keys `key (tokens, key_dim)` at the plan's slots."""
+        pickers.write_keys(key, kv, plan, self._backend.index_cache(self._site))
+
+    def forward(self, q: Tensor, weights: Tensor, kv: Tensor, plan: kernels.Batch) -> Tensor | None:
+        """`q (tokens, heads, key_dim)`, `weights (tokens, heads)` -> `(tokens, picks)` int32, or None for all."""
+        return pickers.pick(q, weights, kv, plan, self._backend.index_cache(self._site))

@@ -36,7 +36,9 @@ CPU_NATIVE = AttentionSpec(
     dtypes=frozenset({"float32", "bfloat16"}),
     kv_dtypes=frozenset({"float32", "bfloat16", "float16", "float8_e4m3fn", "float8_e5m2", "int8"}),
     block_multiple=16,
-    features=frozenset({"sliding_window", "softcap", "bidirectional", "alibi", "alibi_root", "sinks", "latent"}),
+    features=frozenset(
+        {"sliding_window", "softcap", "bidirectional", "alibi", "alibi_root", "sinks", "latent", "picks"}
+    ),
     refine="core_plugin_cpu.native.refine:attention",
 )
 
