@@ -12,8 +12,8 @@
 // A row is expanded where that takes fewer products (`is_expanded`, latent_plan.h). Every entry knows by the row's
 // lengths which form it has: it reads and writes nothing for the tokens that are not its.
 //
-// With `picks` a query sees at most so many positions of its row, those in `picked (tokens, picks)`: -1 stands for none,
-// and rows that are no longer see everything, whatever is picked (picks.h chooses them). 0: every row sees everything.
+// With `picks` a query sees at most so many positions of its row, those in `picked (tokens, picks)` (picks.h chooses
+// them): -1 stands for none, and rows that are no longer see everything, whatever is picked. 0: all rows see everything.
 //
 // Up-projections are in `dtype`, each size rounded up to a multiple of 16 and filled with zeros: `key (heads, key_dim,
 // latent_dim)`, `value (heads, latent_dim, value_dim)`. So is the last dimension of `absorbed` and `found`, `(tokens,

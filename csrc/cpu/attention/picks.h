@@ -1,8 +1,8 @@
 // Which positions the queries of latent attention see: those of the best scores by an index (DeepSeek V3.2, GLM-5).
 //
-// A token keeps an index key of `key_dim` elements, in a cache `(blocks, block_size, key_dim)` of `kv_dtype`, of int8 with
-// a float32 scale behind each key: that of latent.h with a rope_dim of 0, and so is its store. The score of a query and a
-// position is the sum over heads of `weights[h] * max(0, scale * q[h] . key)`, in float32.
+// A token keeps an index key of `key_dim` elements, in a cache `(blocks, block_size, key_dim)` of `kv_dtype`, of int8
+// with a float32 scale behind each key: that of latent.h with a rope_dim of 0, and so is its store. The score of a query
+// and a position is the sum over heads of `weights[h] * max(0, scale * q[h] . key)`, in float32.
 //
 // Index keys are read in bfloat16 where they and the queries lose nothing by it: scales are applied to scores.
 #pragma once
@@ -11,9 +11,9 @@
 
 extern "C" {
 
-// q `(tokens, heads, key_dim)` of `dtype`, weights `(tokens, heads)` -> out `(tokens, picks)`: the positions of the best
-// scores among those up to the query's own, in order, -1 behind them where there are fewer. Of a row that is no longer
-// than `picks` nothing is scored. `query_starts`, `seq_lens` and `table` as in attention.h.
+// q `(tokens, heads, key_dim)` of `dtype`, weights `(tokens, heads)` -> out `(tokens, picks)`: the positions of the
+// best scores among those up to the query's own, in order, -1 behind them where there are fewer. Of a row that is no
+// longer than `picks` nothing is scored. `query_starts`, `seq_lens` and `table` as in attention.h.
 struct core_pick_args {
   const void* q;
   const float* weights;

@@ -17,7 +17,7 @@ from core.api.sampling_params import SamplingParams
 from core.config.resolved import Options, SelectOptions
 from core.engine.client import open_sync
 from core.engine.messages import Add
-from core.options.engine import KVOptions, RuntimeOptions
+from core.options.engine import KVOptions, RuntimeOptions, SchedulerOptions
 from core.options.model import ModelOptions
 from core.selection.resolver import resolve
 from core_testing.conformance.tools import tiny_cases
@@ -193,11 +193,12 @@ def written(tmp_path_factory):
     return directory, model
 
 
-def opened(directory, dtype="float32", *, select=None, cache=None, **kv):
+def opened(directory, dtype="float32", *, select=None, cache=None, step=None, **kv):
     options = Options(
         model=ModelOptions(model=str(directory), dtype=dtype, max_model_len=96),
         kv=KVOptions(block_size=16, **kv, **({} if cache is None else {"kv_dtype": cache})),
         runtime=RuntimeOptions(threads=1),
+        scheduler=SchedulerOptions(max_num_batched_tokens=step),
         select=SelectOptions(**(select or {})),
     )
     return closing(open_sync(resolve(options).config))
@@ -224,13 +225,29 @@ def answer(engine, prompt, new):
     return tokens
 
 
+def due_of(model, new=6):
+    tokens = list(PROMPT)
+    for _ in range(new):
+        tokens.append(int(logits_of(model, tokens)[-1].argmax()))
+    return tokens[len(PROMPT) :]
+
+
+@pytest.mark.covers("MODEL-04", "ATTN-10")
+@pytest.mark.parametrize(("backend", "step"), [("torch_sdpa", 1024), ("cpu_native", 1024), ("cpu_native", 24)])
+def test_tokens_are_those_of_the_reference_by_every_backend(written, backend, step):
+    """In one step and in pieces; native calls are replayed, also those of rows that are no longer than the picks."""
+    directory, model = written
+    with opened(directory, num_blocks=14, select={"attention_backend": backend}, step=step) as engine:
+        assert engine.ready.facts["attention"] == backend
+        assert ("calls" in engine.ready.facts["program"]) is (backend == "cpu_native")
+        assert answer(engine, PROMPT[:5], 1) == [int(logits_of(model, PROMPT[:5])[-1].argmax())]
+        assert answer(engine, PROMPT, 6) == due_of(model)
+
+
 @pytest.mark.covers("MODEL-04")
 def test_a_store_supplies_index_keys_with_the_latents(written):
     directory, model = written
-    tokens = list(PROMPT)
-    for _ in range(6):
-        tokens.append(int(logits_of(model, tokens)[-1].argmax()))
-    due = tokens[len(PROMPT) :]
+    due = due_of(model)
     with opened(directory, num_blocks=14, select={"kv_connector": ["cpu_offload"]}) as engine:
         assert answer(engine, PROMPT, 6) == due
         engine._core.pool.forget_all()

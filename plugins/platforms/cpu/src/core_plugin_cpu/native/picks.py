@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 PICK = Entry(
     "pick",
     pointers="q weights cache out query_starts seq_lens table scratch",
-    sizes="rows heads key_dim block_size picks q_stride q_head_stride weights_stride table_stride dtype kv_dtype threads",
+    sizes="rows heads key_dim block_size picks q_stride q_head_stride weights_stride table_stride dtype kv_dtype "
+    "threads",
     numbers="scale",
     slots={name: name for name in ("query_starts", "seq_lens", "rows", "table", "table_stride")},
 )
