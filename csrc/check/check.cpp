@@ -121,8 +121,8 @@ void check_latents(int64_t queries, int64_t kv_dtype, double allowed, int64_t pi
   std::vector<int32_t> table(blocks);
   for (int64_t i = 0; i < kLength; ++i) slots[i] = i;
   for (int64_t i = 0; i < blocks; ++i) table[i] = static_cast<int32_t>(i);
-  core_latent_store_args store{kept.data(), kept.data() + kLatent, cache.get(), slots.data(), kLength, kLatent,
-                               kRope,       width,                 width,       CORE_F32,     kv_dtype, 1};
+  core_latent_store_args store{kept.data(), kept.data() + kLatent, cache.get(), slots.data(), nullptr, nullptr, 1,
+                               kLength, kLatent, kRope, width, width, 1, CORE_F32, kv_dtype, 1};
   core_cpu_latent_store(&store);
   const int32_t starts[2] = {0, static_cast<int32_t>(queries)}, lengths[1] = {kLength};
   auto sees = [&](int64_t position, int64_t t) {
@@ -192,12 +192,12 @@ void check_picks(int64_t queries, int64_t kv_dtype, double allowed) {
   std::vector<int64_t> slots(kLength);
   for (int64_t i = 0; i < kLength; ++i) slots[i] = i;
   for (int64_t i = 0; i < blocks; ++i) table[i] = static_cast<int32_t>(i);
-  core_latent_store_args store{keys.data(), nullptr, cache.get(), slots.data(), kLength, size, 0, size, 0, CORE_F32,
-                               kv_dtype, 1};
+  core_latent_store_args store{keys.data(), nullptr, cache.get(), slots.data(), nullptr, nullptr, 1,
+                               kLength, size, 0, size, 0, 1, CORE_F32, kv_dtype, 1};
   core_cpu_latent_store(&store);
   const int32_t starts[2] = {0, static_cast<int32_t>(queries)}, lengths[1] = {kLength};
   core_pick_args args{q.data(), weights.data(), cache.get(), out.data(), starts, lengths, table.data(), nullptr,
-                      1, kHeads, size, kBlockSize, picks, kHeads * size, size, kHeads, blocks,
+                      1, kHeads, size, kBlockSize, picks, 1, kHeads * size, size, kHeads, blocks,
                       CORE_F32, kv_dtype, 1, 0.5};
   Memory scratch(core_cpu_pick_scratch(&args));
   args.scratch = scratch.get();

@@ -31,7 +31,7 @@ inline core_attention_args as_attention(const core_latent_attention_args& a, con
   return same;
 }
 
-// What units of work share. `single`: the plan of rows whose queries see picked positions.
+// What units of work share. `single`: the plan of rows whose queries see picked positions. `ratio`: tokens of a key.
 template <typename P>
 struct LatentWork {
   const core_latent_attention_args& a;
@@ -39,6 +39,10 @@ struct LatentWork {
   core_attention_args same;
   Plan plan, single;
   float* partials;
+  int64_t ratio = 1;
+
+  int64_t keys_of(int64_t row) const { return a.seq_lens[row] / ratio; }
+  bool picks(int64_t row) const { return is_picked(keys_of(row), a.picks); }
 };
 
 // Query vectors of a panel: no more than there are, so that the first cache level holds the only one of few heads.
@@ -118,7 +122,7 @@ struct Absorbed {
   Tile<P> t;
   AbsorbedLayout layout;
   int64_t dims, row_bytes;
-  bool direct;
+  bool direct, apart;  // whether keys are read as they lie; whether sixteen may lie in several blocks
   const int32_t* positions = nullptr;  // that are seen; null: all, in order
 
   T* panels() const { return reinterpret_cast<T*>(t.q()); }
@@ -136,7 +140,7 @@ struct Absorbed {
 // prefetching ends at a page.
 template <typename P>
 CORE_INLINE void ask_rows(const Absorbed<P>& e, int64_t first, int64_t count) {
-  int64_t together = e.positions == nullptr ? count : 1;
+  int64_t together = e.apart ? 1 : count;
   for (int64_t key = first; key < first + count; key += together) {
     const char* from = e.cached(key);
     for (int64_t at = 0; at < together * e.row_bytes; at += 64) __builtin_prefetch(from + at, 0, 2);
@@ -179,7 +183,7 @@ void gather_latents(const Absorbed<P>& e, int64_t seen) {
 // Copies `seen` keys from number `first` on; those that lie apart are brought together first.
 template <typename P>
 void copy_keys_of(const Absorbed<P>& e, const LatentCopies<P>& copies, int64_t first, int64_t seen) {
-  if (e.positions == nullptr) return copy_pass(e.w.a, copies, e.t.range.row, first, seen);
+  if (!e.apart) return copy_pass(e.w.a, copies, e.t.range.row, first, seen);
   copy_found(e.w.a, copies, seen, [&](int64_t done, int64_t here) {
     char* to = e.gathered();
     for (int64_t i = 0; i < here; ++i, to += e.row_bytes) {
@@ -202,7 +206,7 @@ void attend_keys(const Absorbed<P>& e, int64_t first_key, int64_t last_key) {
     copy_keys_of(e, copies, first, seen);
     multiply_rows(e, first, seen, last_key);
     turn(e.turned(), e.layout.turned_stride, t.s(), t.stride(), seen, t.rows());
-    e.positions == nullptr ? weigh_pass(t, first, count, seen) : weigh_all(t, count, seen);
+    e.positions == nullptr ? weigh_pass(t, first, count, seen, e.w.ratio) : weigh_all(t, count, seen);
     gather_latents(e, seen);
   }
   P::leave();
@@ -220,15 +224,15 @@ int64_t list_positions(const LatentWork<P>& w, const Tile<P>& t, int32_t* out) {
   return count;
 }
 
-// `range`: of positions, or of picks where the queries of the row see such.
-template <typename P>
-void attend_absorbed(const LatentWork<P>& w, const Range& range, char* scratch) {
-  bool picked = is_picked(w.a.seq_lens[range.row], w.a.picks);
+// Attends to a range of positions, or of picks where the queries of the row see such, and calls finish(tile).
+template <typename P, typename Finish>
+void attend_range(const LatentWork<P>& w, const Range& range, char* scratch, const Finish& finish) {
+  bool picked = w.picks(range.row), apart = picked || w.a.block_size % 16 != 0;
   const Plan& plan = picked ? w.single : w.plan;
   AbsorbedLayout layout = absorbed_layout(w.n, plan.tile_rows, w.a.picks);
   Absorbed<P> e{w, Tile<P>{w.same, plan, scratch, layout.tile, range, Range{}, kTileKeys}, layout, w.n.absorbed(),
                 latent_row_bytes(w.a.latent_dim, w.a.rope_dim, w.a.kv_dtype),
-                !picked && !Absorbed<P>::kShared && reads_rows(w)};
+                !apart && !Absorbed<P>::kShared && reads_rows(w), apart};
   const Tile<P>& t = e.t;
   load_panels(w, t, e.panels(), scratch + layout.stage);
   if (picked) {
@@ -238,8 +242,23 @@ void attend_absorbed(const LatentWork<P>& w, const Range& range, char* scratch) 
   } else {
     attend_keys(e, range.first_key, range.last_key);
   }
-  if (range.partial < 0) return write_tile(t, w.a.dtype, w.a.found, w.same.out_stride, w.n.latent);
+  if (range.partial < 0) return finish(t);
   write_partial(t, w.partials + range.partial * partial_floats(plan.group, w.n.latent));
+}
+
+template <typename P>
+void attend_absorbed(const LatentWork<P>& w, const Range& range, char* scratch) {
+  attend_range(w, range, scratch, [&](const Tile<P>& t) {
+    write_tile(t, w.a.dtype, w.a.found, w.same.out_stride, w.n.latent);
+  });
+}
+
+// Unit `unit` of a row whose queries see picked keys: a query, or a range of the only one's picks.
+template <typename P>
+Range picked_unit(const LatentWork<P>& w, int64_t row, int64_t unit) {
+  if (w.a.query_starts[row + 1] - w.a.query_starts[row] > 1) return {row, 0, unit, unit + 1, 0, w.a.picks, -1};
+  int64_t splits = splits_over(w.single, w.a.picks), partial = splits > 1 ? row * w.single.splits + unit : -1;
+  return {row, 0, 0, 1, w.a.picks * unit / splits, w.a.picks * (unit + 1) / splits, partial};
 }
 
 }  // namespace

@@ -51,7 +51,8 @@ struct IndexScores {
     }
   }
 
-  // Copies the index keys of `count` positions from `first` on, a multiple of 16.
+  // Copies the index keys of `count` positions from `first` on, a multiple of 16. Sixteen of them lie in one block, or
+  // are brought together.
   void copy(int64_t first, int64_t count) const {
     switch (a.kv_dtype) {
       case CORE_F32: return copy_stored<float>(first, count);
@@ -87,12 +88,23 @@ struct IndexScores {
   template <typename S>
   void copy_stored(int64_t first, int64_t count) const {
     int64_t bytes = latent_row_bytes(a.key_dim, 0, a.kv_dtype);
-    const int32_t* table = a.table + row * a.table_stride;
-    for (int64_t done = 0; done < count; done += 16) {  // which lie in one block
+    for (int64_t done = 0; done < count; done += 16) {
       int64_t key = first + done, here = count - done < 16 ? count - done : 16;
-      int64_t place = table[key / a.block_size] * a.block_size + key % a.block_size;
-      copy_keys<S>(static_cast<const char*>(a.cache) + place * bytes, bytes, done, here);
+      copy_keys<S>(a.block_size % 16 == 0 ? cached(key, bytes) : gather(key, here, bytes), bytes, done, here);
     }
+  }
+
+  const char* cached(int64_t key, int64_t bytes) const {
+    int64_t block = a.table[row * a.table_stride + key / a.block_size];
+    return static_cast<const char*>(a.cache) + (block * a.block_size + key % a.block_size) * bytes;
+  }
+
+  const char* gather(int64_t first, int64_t count, int64_t bytes) const {
+    char* to = scratch + layout.gathered;
+    for (int64_t i = 0; i < count; ++i) {
+      std::memcpy(to + i * bytes, cached(first + i, bytes), static_cast<size_t>(bytes));
+    }
+    return to;
   }
 
   template <typename S>

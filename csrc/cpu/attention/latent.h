@@ -26,11 +26,13 @@ extern "C" {
 
 // Stores `latent (tokens, latent_dim)` and `rope_key (tokens, rope_dim)` of `dtype` at the slots of a cache; rounding
 // as in core_store_kv_args. With a rope_dim of 0 there is no second part, and no scale of one: index keys (picks.h).
+// With a `ratio` only the tokens at positions p with `(p + 1) % ratio == 0` are stored, at `slot / ratio` (entries.h).
 struct core_latent_store_args {
   const void *latent, *rope_key;
   void* cache;
   const int64_t* slots;
-  int64_t tokens, latent_dim, rope_dim, latent_stride, rope_stride;
+  const int32_t *query_starts, *seq_lens;
+  int64_t rows, tokens, latent_dim, rope_dim, latent_stride, rope_stride, ratio;
   int64_t dtype, kv_dtype, threads;
 };
 

@@ -102,7 +102,7 @@ void copy_tokens(const LatentCopies<P>& to, const char* row, int64_t row_bytes, 
     int64_t latent = round_up(latent_dim, kVector), width = latent + round_up(rope_dim, kVector);
     for (int64_t t = 0; t < count; ++t, row += row_bytes) {
       const char* rotated = widen_part<S>(row, to.stage + t * width, latent_dim);
-      widen_part<S>(rotated, to.stage + t * width + latent, rope_dim);
+      if (rope_dim > 0) widen_part<S>(rotated, to.stage + t * width + latent, rope_dim);
     }
     copy_parts(to, to.stage, to.stage + latent, width, latent, width - latent, at, count);
   }
@@ -163,11 +163,11 @@ void weigh_all(const Tile<P>& t, int64_t count, int64_t seen) {
   finish_pass(t);
 }
 
-// Makes weights of the scores of `count` keys from `first` on, of which there are `seen`.
+// Makes weights of the scores of `count` keys from `first` on, of which there are `seen`; a key is one of `ratio` tokens.
 template <typename P>
-void weigh_pass(const Tile<P>& t, int64_t first, int64_t count, int64_t seen) {
+void weigh_pass(const Tile<P>& t, int64_t first, int64_t count, int64_t seen, int64_t ratio = 1) {
   for (int64_t r = 0; r < t.rows(); ++r) {
-    int64_t high = t.position(r) + 1 - first;
+    int64_t high = (t.position(r) + 1) / ratio - first;
     softmax_row(t, r, 0, high < 0 ? 0 : high < seen ? high : seen, count, 0);
   }
   finish_pass(t);

@@ -19,8 +19,6 @@ inline bool expands(const core_latent_attention_args& a, int64_t row) {
   return is_expanded(queries_of(a, row), a.seq_lens[row], a.latent_dim, a.key_dim, a.value_dim, a.picks);
 }
 
-inline bool picks(const core_latent_attention_args& a, int64_t row) { return is_picked(a.seq_lens[row], a.picks); }
-
 // Rows in the expanded form, and the units of work of a row.
 struct LatentUnits {
   int64_t expanded = 0;
@@ -36,7 +34,7 @@ struct LatentUnits {
     int64_t queries = queries_of(w.a, row);
     if (queries < 1) return 0;
     if (expands(w.a, row)) return w.a.heads * ceil_div(queries, chunk(w.a, row));
-    if (picks(w.a, row)) return queries == 1 ? splits_over(w.single, w.a.picks) : queries;
+    if (w.picks(row)) return queries == 1 ? splits_over(w.single, w.a.picks) : queries;
     return units_of(w.same, w.plan, row);
   }
   // Unit `unit` of an expanded row. Later chunks see more keys: they come first.
@@ -47,23 +45,16 @@ struct LatentUnits {
   }
 };
 
-// Unit `unit` of a row whose queries see picked positions: a query, or a range of the only one's picks.
-inline Range picked_unit(const core_latent_attention_args& a, const Plan& plan, int64_t row, int64_t unit) {
-  int64_t queries = queries_of(a, row);
-  if (queries > 1) return {row, 0, unit, unit + 1, 0, a.picks, -1};
-  int64_t splits = splits_over(plan, a.picks);
-  int64_t partial = splits > 1 ? row * plan.splits + unit : -1;
-  return {row, 0, 0, 1, a.picks * unit / splits, a.picks * (unit + 1) / splits, partial};
-}
-
 template <typename P>
 Range absorbed_unit(const LatentWork<P>& w, int64_t row, int64_t unit) {
-  return picks(w.a, row) ? picked_unit(w.a, w.single, row, unit) : unit_of(w.same, w.plan, row, unit);
+  return w.picks(row) ? picked_unit(w, row, unit) : unit_of(w.same, w.plan, row, unit);
 }
 
 inline int64_t latent_work(const core_latent_attention_args& a) {
   int64_t pairs = 0;
-  for (int64_t row = 0; row < a.rows; ++row) pairs += queries_of(a, row) * (picks(a, row) ? a.picks : a.seq_lens[row]);
+  for (int64_t row = 0; row < a.rows; ++row) {
+    pairs += queries_of(a, row) * (is_picked(a.seq_lens[row], a.picks) ? a.picks : a.seq_lens[row]);
+  }
   return pairs * a.heads * a.latent_dim;
 }
 
@@ -92,7 +83,7 @@ void attend_latent_batch(const core_latent_attention_args& a) {
   });
   if (plan.splits == 1) return;
   merge_rows(same, plan, threads, partials, 1.0f, [&](int64_t row) {
-    return picks(a, row) ? splits_over(single, a.picks) : splits_of(same, plan, row);
+    return work.picks(row) ? splits_over(single, a.picks) : splits_of(same, plan, row);
   });
 }
 

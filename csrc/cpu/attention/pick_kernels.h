@@ -17,24 +17,30 @@ inline int64_t queries_of(const core_pick_args& a, int64_t row) {
   return a.query_starts[row + 1] - a.query_starts[row];
 }
 
+// Index keys of a row, and those that a query at a position sees.
+inline int64_t keys_of(const core_pick_args& a, int64_t row) { return a.seq_lens[row] / a.ratio; }
+inline int64_t sees(const core_pick_args& a, int64_t position) { return (position + 1) / a.ratio; }
+
+inline bool is_limited(const core_pick_args& a, int64_t row) { return is_picked(keys_of(a, row), a.picks); }
+
 // Units of a row: ranges of the positions of a decode row, or a few queries.
 inline int64_t pick_units(const core_pick_args& a, const Plan& plan, int64_t row) {
   int64_t queries = queries_of(a, row);
-  if (queries == 1 && is_picked(a.seq_lens[row], a.picks)) return splits_over(plan, a.seq_lens[row]);
+  if (queries == 1 && is_limited(a, row)) return splits_over(plan, keys_of(a, row));
   return ceil_div(queries, kPickQueries);
 }
 
 // Unit `unit` of a row. Later queries see more: they come first.
 inline Range pick_unit(const core_pick_args& a, const Plan& plan, int64_t row, int64_t unit) {
-  int64_t queries = queries_of(a, row), length = a.seq_lens[row];
-  if (queries == 1 && is_picked(length, a.picks)) {
+  int64_t queries = queries_of(a, row), length = keys_of(a, row);
+  if (queries == 1 && is_limited(a, row)) {
     int64_t splits = splits_over(plan, length);
     auto cut = [&](int64_t i) { return i == splits ? length : length * i / splits / kCut * kCut; };
     return {row, 0, 0, 1, cut(unit), cut(unit + 1), splits > 1 ? row * plan.splits + unit : -1};
   }
   int64_t begin = (ceil_div(queries, kPickQueries) - 1 - unit) * kPickQueries;
   int64_t end = begin + kPickQueries < queries ? begin + kPickQueries : queries;
-  return {row, 0, begin, end, 0, length - queries + end, -1};
+  return {row, 0, begin, end, 0, sees(a, a.seq_lens[row] - queries + end - 1), -1};
 }
 
 // Writes the picks of the query at `token`.
@@ -74,7 +80,7 @@ void pick_best(const core_pick_args& a, const Range& range, int64_t begin, char*
     int64_t seen = range.last_key - first < kTileKeys ? range.last_key - first : kTileKeys;
     index.copy(first, seen);
     for (int64_t i = 0; i < queries; ++i) {
-      int64_t own = before + begin + i + 1 - first;
+      int64_t own = sees(a, before + begin + i) - first;
       if (own <= 0) continue;
       index.score(first_token + begin + i, i, seen);
       best[i].take(index.scores(), own < seen ? own : seen, first);
@@ -91,9 +97,9 @@ void pick_best(const core_pick_args& a, const Range& range, int64_t begin, char*
 template <typename P>
 void pick_range(const core_pick_args& a, const Range& range, char* partials, char* scratch) {
   int64_t queries = queries_of(a, range.row), before = a.seq_lens[range.row] - queries, begin = range.begin;
-  bool all = !is_picked(a.seq_lens[range.row], a.picks);
-  for (; begin < range.end && (all || before + begin < a.picks); ++begin) {
-    write_all(a, a.query_starts[range.row] + begin, before + begin + 1);
+  bool all = !is_limited(a, range.row);
+  for (; begin < range.end && (all || sees(a, before + begin) <= a.picks); ++begin) {
+    write_all(a, a.query_starts[range.row] + begin, sees(a, before + begin));
   }
   if (begin < range.end) pick_best<P>(a, range, begin, partials, scratch);
 }
@@ -102,7 +108,7 @@ void pick_range(const core_pick_args& a, const Range& range, char* partials, cha
 inline void merge_picks(const core_pick_args& a, const Plan& plan, int64_t row, const char* partials, char* scratch) {
   Best best;
   best.begin(scratch + pick_layout(a).candidates, a.picks);
-  int64_t each = pick_partial_bytes(a.picks), splits = splits_over(plan, a.seq_lens[row]);
+  int64_t each = pick_partial_bytes(a.picks), splits = splits_over(plan, keys_of(a, row));
   for (int64_t split = 0; split < splits; ++split) {
     const char* from = partials + (row * plan.splits + split) * each;
     auto scores = reinterpret_cast<const float*>(from + kAlign);
@@ -118,14 +124,13 @@ inline void merge_picks(const core_pick_args& a, const Plan& plan, int64_t row, 
 }
 
 inline bool is_split(const core_pick_args& a, const Plan& plan, int64_t row) {
-  int64_t length = a.seq_lens[row];
-  return queries_of(a, row) == 1 && is_picked(length, a.picks) && splits_over(plan, length) > 1;
+  return queries_of(a, row) == 1 && is_limited(a, row) && splits_over(plan, keys_of(a, row)) > 1;
 }
 
 inline int64_t pick_work(const core_pick_args& a) {
   int64_t pairs = 0;
   for (int64_t row = 0; row < a.rows; ++row) {
-    if (is_picked(a.seq_lens[row], a.picks)) pairs += queries_of(a, row) * a.seq_lens[row];
+    if (is_limited(a, row)) pairs += queries_of(a, row) * keys_of(a, row);
   }
   return pairs * a.heads * a.key_dim;
 }

@@ -22,10 +22,10 @@ inline int64_t most_candidates(int64_t picks) { return picks + spare_candidates(
 inline int64_t partial_positions(int64_t picks) { return kAlign + round_up(picks, kVector) * 4; }
 inline int64_t pick_partial_bytes(int64_t picks) { return kAlign + round_up(picks, kVector) * 2 * 4; }
 
-// Scratch of one thread: queries, index keys of a pass as panels with a stage and a scale for each, products of one
-// query's heads, its scores, and candidates of every query.
+// Scratch of one thread: queries, index keys of a pass as panels with a stage and a scale for each, cached ones that lay
+// apart, products of one query's heads, its scores, and candidates of every query.
 struct PickLayout {
-  int64_t q, keys, stage, scales, products, scores, candidates, bytes;
+  int64_t q, keys, stage, gathered, scales, products, scores, candidates, bytes;
 
   int64_t dims, stride;             // of a query vector; from a head's products to the next one's
   int64_t next_candidates;          // from one query's to the next one's
@@ -45,6 +45,7 @@ inline PickLayout pick_layout(const core_pick_args& a) {
   l.q = place(kPickQueries * a.heads * l.dims * 4);
   l.keys = place(kTileKeys * l.dims * 4);
   l.stage = place(kVector * l.dims * 4);
+  l.gathered = place(kVector * (l.dims + 1) * 4);
   l.scales = place(kTileKeys * 4);
   l.products = place(round_up(a.heads, kVector) * l.stride * 4);
   l.scores = place(kTileKeys * 4);

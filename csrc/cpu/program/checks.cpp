@@ -43,7 +43,7 @@ CORE_API int64_t core_cpu_picked(const core_picked_args* args) {
   for (int64_t row = 0; row < a.rows; ++row) {
     int64_t behind = a.seq_lens[row] - a.query_starts[row + 1];  // from the number of a token to its position
     for (int64_t token = a.query_starts[row]; token < a.query_starts[row + 1]; ++token) {
-      auto seen = static_cast<uint32_t>(token + behind + 2);  // with -1
+      auto seen = static_cast<uint32_t>((token + behind + 1) / a.ratio + 1);  // with -1
       const int32_t* picked = a.picked + token * a.picks;
       for (int64_t i = 0; i < a.picks; ++i) sound &= static_cast<uint32_t>(picked[i]) + 1 < seen;
     }

@@ -229,5 +229,3 @@ def test_what_is_none_of_the_row_is_refused():
         picker.write(torch.zeros(4, 31), torch.zeros(5, 32, 32), plan)
     with pytest.raises(ValueError, match="do not fit"):
         picker.forward(torch.zeros(4, 4, 32), torch.zeros(4, 4).double(), torch.zeros(5, 32, 32), plan)
-    with pytest.raises(ValueError, match="an index key for 4 tokens"):
-        backend.picker(PickSite(1, 4, 32, 1.0, 4, ratio=4))

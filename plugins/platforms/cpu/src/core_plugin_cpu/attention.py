@@ -7,9 +7,17 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from core.api.attention import AttentionContext, AttentionSite, BatchView, KVLayout, LatentSite, PickSite
+from core.api.attention import (
+    AttentionContext,
+    AttentionSite,
+    BatchView,
+    CompressedSite,
+    KVLayout,
+    LatentSite,
+    PickSite,
+)
 from core_plugin_cpu.native import attention as kernels
-from core_plugin_cpu.native import encoder
+from core_plugin_cpu.native import encoder, entries
 from core_plugin_cpu.native import latent as latents
 from core_plugin_cpu.native import picks as pickers
 from core_plugin_cpu.native.refine import MOST_HEAD_DIM
@@ -23,7 +31,7 @@ class NativeAttentionBackend:
         self._ctx = ctx
         self._caches: dict[tuple[float, ...], kernels.Cache] = {}
         self._latents: dict[tuple[LatentSite, int], latents.LatentCache] = {}
-        self._indices: dict[tuple[PickSite, int], pickers.IndexCache] = {}
+        self._vectors: dict[tuple[PickSite | CompressedSite, int], pickers.VectorCache] = {}
         self._scratch: dict[tuple[int, ...], Tensor] = {}
 
     def kv_layout(self, site: AttentionSite) -> KVLayout:
@@ -52,12 +60,16 @@ class NativeAttentionBackend:
         return pickers.picker_layout(site, self._ctx.block_size, self._ctx.kv_dtype)
 
     def picker(self, site: PickSite) -> NativePicker:
-        """Return what picks positions. Raises `ValueError` for keys that stand for several tokens."""
-        if site.ratio != 1:
-            raise ValueError(
-                f"layer {site.layer} has an index key for {site.ratio} tokens; the kernels read one of each"
-            )
+        """Return what picks positions, or entries."""
         return NativePicker(site, self)
+
+    def compressed_layout(self, site: CompressedSite) -> KVLayout:
+        """Return blocks of entries. Raises `ValueError` where a block does not hold whole ones."""
+        return pickers.vector_layout(site.head_dim, self._ctx.block_size, site.ratio, self._ctx.kv_dtype)
+
+    def compressed(self, site: CompressedSite) -> NativeCompressedLayer:
+        """Return the attention to the entries of one layer."""
+        return NativeCompressedLayer(site, self)
 
     def encoder(self, site: AttentionSite) -> NativeEncoderLayer:
         """Return attention within the prompts of a step. Raises `ValueError` as `layer` does."""
@@ -101,15 +113,19 @@ class NativeAttentionBackend:
             self._latents[key] = found
         return found
 
-    def index_cache(self, site: PickSite) -> pickers.IndexCache:
-        """Return how to read the cache of a picker; pickers of one geometry share scratch memory."""
+    def vector_cache(self, site: PickSite | CompressedSite) -> pickers.VectorCache:
+        """Return how to read the cache of a picker, or of entries; those of one geometry share scratch memory."""
         threads = torch.get_num_threads()
         key = (replace(site, layer=0), threads)
-        found = self._indices.get(key)
+        found = self._vectors.get(key)
         if found is None:
-            ctx, scratch = self._ctx, pickers.scratch_for(site, threads)
-            found = pickers.IndexCache(site, ctx.dtype, ctx.block_size, ctx.kv_dtype, scratch)
-            self._indices[key] = found
+            if isinstance(site, PickSite):
+                size, scratch = site.key_dim, pickers.scratch_for(site, threads)
+            else:
+                size, scratch = site.head_dim, entries.scratch_for(site, threads)
+            ctx = self._ctx
+            found = pickers.VectorCache(size, site.ratio, ctx.dtype, ctx.block_size, ctx.kv_dtype, scratch)
+            self._vectors[key] = found
         return found
 
 
@@ -192,7 +208,7 @@ class NativeLatentLayer:
 
 
 class NativePicker:
-    """Chooses positions for latent layers."""
+    """Chooses positions for latent layers, or entries for compressed ones."""
 
     def __init__(self, site: PickSite, backend: NativeAttentionBackend) -> None:
         self._site = site
@@ -200,8 +216,24 @@ class NativePicker:
 
     def write(self, key: Tensor, kv: Tensor, plan: kernels.Batch) -> None:
         """Store index keys `key (tokens, key_dim)` at the plan's slots."""
-        pickers.write_keys(key, kv, plan, self._backend.index_cache(self._site))
+        self._backend.vector_cache(self._site).store(key, kv, plan)
 
     def forward(self, q: Tensor, weights: Tensor, kv: Tensor, plan: kernels.Batch) -> Tensor | None:
         """`q (tokens, heads, key_dim)`, `weights (tokens, heads)` -> `(tokens, picks)` int32, or None for all."""
-        return pickers.pick(q, weights, kv, plan, self._backend.index_cache(self._site))
+        return pickers.pick(q, weights, kv, plan, self._site, self._backend.vector_cache(self._site))
+
+
+class NativeCompressedLayer:
+    """Attention to the compressed entries of one layer."""
+
+    def __init__(self, site: CompressedSite, backend: NativeAttentionBackend) -> None:
+        self._site = site
+        self._backend = backend
+
+    def write(self, given: Tensor, kv: Tensor, plan: kernels.Batch) -> None:
+        """Store those of the entries `(tokens, head_dim)` that are complete."""
+        self._backend.vector_cache(self._site).store(given, kv, plan)
+
+    def forward(self, q: Tensor, kv: Tensor, plan: kernels.Batch, picked: Tensor | None) -> tuple[Tensor, Tensor]:
+        """`q (tokens, heads, head_dim)` -> `(tokens, heads, head_dim)`, `(tokens, heads)`, both float32."""
+        return entries.attend(q, kv, plan, self._site, self._backend.vector_cache(self._site), picked)

@@ -51,7 +51,7 @@ STATE_ROWS = Entry(
 PICKED = Entry(
     "picked",
     pointers="picked query_starts seq_lens",
-    sizes="rows picks",
+    sizes="rows picks ratio",
     slots={name: name for name in ("query_starts", "seq_lens", "rows")},
     result=True,
 )
@@ -140,9 +140,10 @@ def _explain_picked(fields: Mapping[str, int]) -> str:
     for token, places in enumerate(picked):
         row = int(np.searchsorted(starts, token, side="right")) - 1
         position = int(lengths[row] - starts[row + 1]) + token
-        wrong = places[(places < -1) | (places > position)]
+        last = (position + 1) // fields["ratio"] - 1
+        wrong = places[(places < -1) | (places > last)]
         if len(wrong):
-            return f"picked positions: {wrong[0]} for token {token}, at position {position}; -1 to that expected"
+            return f"picked positions: {wrong[0]} for token {token}, at position {position}; -1 to {last} expected"
     return "picked positions: one was none of its row's"
 
 

@@ -27,9 +27,9 @@ _ROWS = {name: name for name in ("query_starts", "seq_lens", "rows")}
 
 LATENT_STORE = Entry(
     "latent_store",
-    pointers="latent rope_key cache slots",
-    sizes="tokens latent_dim rope_dim latent_stride rope_stride dtype kv_dtype threads",
-    slots={"tokens": "tokens", "slots": "slots"},
+    pointers="latent rope_key cache slots query_starts seq_lens",
+    sizes="rows tokens latent_dim rope_dim latent_stride rope_stride ratio dtype kv_dtype threads",
+    slots=_ROWS | {"tokens": "tokens", "slots": "slots"},
 )
 HEAD_PRODUCT = Entry(
     "head_product",
@@ -147,8 +147,8 @@ def write_latents(latent: Tensor, rope_key: Tensor, kv: Tensor, batch: Batch, ca
     latent = cache.take("latent", latent, (batch.tokens, site.latent_dim))
     rope_key = cache.take("rope_key", rope_key, (batch.tokens, site.rope_dim))
     cache.compare(kv, batch)
-    pointers = (latent.data_ptr(), rope_key.data_ptr(), kv.data_ptr(), batch.slots)
-    sizes = (batch.tokens, site.latent_dim, site.rope_dim, latent.stride(0), rope_key.stride(0))
+    pointers = (latent.data_ptr(), rope_key.data_ptr(), kv.data_ptr(), batch.slots, batch.query_starts, batch.seq_lens)
+    sizes = (batch.rows, batch.tokens, site.latent_dim, site.rope_dim, latent.stride(0), rope_key.stride(0), 1)
     LATENT_STORE(*pointers, *sizes, *_kind(cache), torch.get_num_threads())
 
 
@@ -173,7 +173,7 @@ def attend(
     q = cache.take("q", q, (batch.tokens, site.num_heads, site.key_dim))
     q_rope = cache.take("q_rope", q_rope, (batch.tokens, site.num_heads, site.rope_dim))
     cache.compare(kv, batch)
-    places, picks = (0, 0) if picked is None else (_check_picked(picked, batch, site), picked.shape[1])
+    places, picks = (0, 0) if picked is None else (place_of(picked, batch, site.picks), picked.shape[1])
     latent_dim = up.key.shape[2]
     absorbed = torch.empty(batch.tokens, site.num_heads, latent_dim, dtype=q.dtype)
     found = torch.empty(batch.tokens, site.num_heads, latent_dim, dtype=q.dtype)
@@ -189,12 +189,16 @@ def attend(
     return out
 
 
-def _check_picked(picked: Tensor, batch: Batch, site: LatentSite) -> int:
-    """Return where the picked positions are. Raises `ValueError` or `IndexError` for what is none of the step's."""
-    wanted = (batch.tokens, site.picks)
+def place_of(picked: Tensor, batch: Batch, picks: int | None, ratio: int = 1) -> int:
+    """Return where picked positions are, or numbers of entries for each `ratio` tokens.
+
+    Raises:
+        ValueError, IndexError: They are none of the step's.
+    """
+    wanted = (batch.tokens, picks)
     if picked.shape != wanted or picked.dtype is not torch.int32 or not picked.is_cpu or not picked.is_contiguous():
         raise unfit(f"contiguous {wanted} {torch.int32} on the CPU and", picked=picked)
-    arguments = (picked.data_ptr(), batch.query_starts, batch.seq_lens, batch.rows, picked.shape[1])
+    arguments = (picked.data_ptr(), batch.query_starts, batch.seq_lens, batch.rows, picked.shape[1], ratio)
     if PICKED(*arguments):
         raise IndexError(explain(PICKED, dict(zip(PICKED.fields, arguments))))
     return arguments[0]
