@@ -1,7 +1,7 @@
 """Time multi-head latent attention of one layer, in the CPU plugin's kernels and in plain torch.
 
     python benchmarks/cpu_latent.py [--decode 4096 ...] [--prefill 512 ...] [--kv-dtype D] [--threads N] [--isa LEVEL]
-                                    [--picks 2048] [--new N] [--only native]
+                                    [--picks 2048] [--ratio 4] [--new N] [--only native]
 
 The sizes are those of DeepSeek V2 Lite: 16 heads, latents of 512 and rotated keys of 64 numbers, keys of 128 + 64 and
 values of 128. A call is what a layer does between its projections: queries brought to the latents, attention over a
@@ -11,7 +11,8 @@ and the products of the form that takes fewer of them. One thread is timed by wh
 machine disturbs less.
 
 With `--picks` the sizes are those of DeepSeek V3.2, 128 heads of the same, whose queries see so many positions: a line
-is the layer's, a second (`index`) what an index of 64 heads of 128 numbers takes to pick them.
+is the layer's, a second (`index`) what an index of 64 heads of 128 numbers takes to pick them. With `--ratio` they are
+those of DeepSeek V4-Flash: 64 heads of 512 numbers, and an entry for each so many tokens.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from core_plugin_cpu.attention import NativeAttentionBackend
 from core_plugin_cpu.native import library
 from core_plugin_torch_sdpa.backend import TorchSdpaBackend
 
-from core.api.attention import AttentionContext, BatchView, LatentSite, PickSite
+from core.api.attention import AttentionContext, BatchView, CompressedSite, LatentSite, PickSite
 
 SITE = LatentSite(0, 16, 512, 64, 128, 128, 192**-0.5)
 INDEX_HEADS, INDEX_DIM = 64, 128
@@ -82,9 +83,19 @@ def layer_call(
     return lambda: layer.forward_picked(*parts, cache, plan, picked)
 
 
-def index_call(backend: Any, picks: int, length: int, new: int) -> Callable[[], torch.Tensor | None]:
+def entry_call(
+    backend: Any, site: CompressedSite, length: int, new: int, picked: torch.Tensor | None
+) -> Callable[[], object]:
+    """Return the call of a layer of compressed entries, over a cache that holds all."""
+    layer, cache = backend.compressed(site), cached(backend.compressed_layout(site), length)
+    layer.write(torch.randn(length, site.head_dim).bfloat16(), cache, backend.plan(view(length, length)))
+    q, plan = torch.randn(new, site.num_heads, site.head_dim).bfloat16(), backend.plan(view(length, new))
+    return lambda: layer.forward(q, cache, plan, picked)
+
+
+def index_call(backend: Any, picks: int, ratio: int, length: int, new: int) -> Callable[[], torch.Tensor | None]:
     """Return the call of a picker, over a cache that holds all index keys."""
-    site = PickSite(1, INDEX_HEADS, INDEX_DIM, (INDEX_HEADS * INDEX_DIM) ** -0.5, picks)
+    site = PickSite(1, INDEX_HEADS, INDEX_DIM, (INDEX_HEADS * INDEX_DIM) ** -0.5, picks, ratio)
     picker, cache = backend.picker(site), cached(backend.picker_layout(site), length)
     picker.write(torch.randn(length, INDEX_DIM).bfloat16(), cache, backend.plan(view(length, length)))
     q, weights = torch.randn(new, INDEX_HEADS, INDEX_DIM).bfloat16(), torch.randn(new, INDEX_HEADS)
@@ -104,10 +115,17 @@ def limits(site: LatentSite, length: int, new: int, kv_dtype: torch.dtype) -> tu
     return read, 2 * site.num_heads * min(absorbed, expanded)
 
 
-def index_limits(length: int, new: int, kv_dtype: torch.dtype) -> tuple[float, float]:
+def index_limits(length: int, new: int, ratio: int, kv_dtype: torch.dtype) -> tuple[float, float]:
     """Return the bytes of index keys, and the operations of their scores."""
-    pairs = new * (length - new) + new * (new + 1) / 2
-    return length * INDEX_DIM * kv_dtype.itemsize, 2 * pairs * INDEX_HEADS * INDEX_DIM
+    pairs = sum((position + 1) // ratio for position in range(length - new, length))
+    return length // ratio * INDEX_DIM * kv_dtype.itemsize, 2 * pairs * INDEX_HEADS * INDEX_DIM
+
+
+def entry_limits(site: CompressedSite, length: int, new: int, kv_dtype: torch.dtype) -> tuple[float, float]:
+    """Return the bytes of entries that must be read, and the operations with them."""
+    seen = [min((position + 1) // site.ratio, site.picks or length) for position in range(length - new, length)]
+    read = min(length // site.ratio, sum(seen)) * site.head_dim * kv_dtype.itemsize
+    return read, 2 * sum(seen) * site.num_heads * 2 * site.head_dim
 
 
 def show(name: str, length: int, new: int, times: list[float], limits: tuple[float, float]) -> None:
@@ -122,16 +140,21 @@ def show(name: str, length: int, new: int, times: list[float], limits: tuple[flo
 
 def report(length: int, new: int, options: argparse.Namespace) -> None:
     """Print a line for each backend, and with picks another."""
-    kv_dtype, picks = getattr(torch, options.kv_dtype), options.picks
+    kv_dtype, picks, ratio = getattr(torch, options.kv_dtype), options.picks, options.ratio
     site = replace(SITE, num_heads=128, picks=picks) if picks else SITE
     for name in options.only or BACKENDS:
         torch.manual_seed(0)
         backend = BACKENDS[name](AttentionContext(torch.device("cpu"), torch.bfloat16, kv_dtype, BLOCK))
         picked = None
         if picks:
-            call = index_call(backend, picks, length, new)
-            show(f"{name} index", length, new, times_of(call, options.seconds), index_limits(length, new, kv_dtype))
+            call, limit = index_call(backend, picks, ratio, length, new), index_limits(length, new, ratio, kv_dtype)
+            show(f"{name} index", length, new, times_of(call, options.seconds), limit)
             picked = call()
+        if ratio > 1:
+            entries = CompressedSite(0, 64, 512, 512**-0.5, ratio, picks or None)
+            times = times_of(entry_call(backend, entries, length, new, picked), options.seconds)
+            show(name, length, new, times, entry_limits(entries, length, new, kv_dtype))
+            continue
         times = times_of(layer_call(backend, site, length, new, picked), options.seconds)
         show(name, length, new, times, limits(site, length, new, kv_dtype))
 
@@ -145,6 +168,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--isa", help="cap of the instruction set")
     parser.add_argument("--picks", type=int, default=0, help="positions that a query sees; 0: all")
+    parser.add_argument("--ratio", type=int, default=1, help="tokens of a compressed entry; 1: latents")
     parser.add_argument("--new", type=int, default=0, help="tokens of a prompt that are new; 0: all")
     parser.add_argument("--only", nargs="*", choices=list(BACKENDS), help="backends; all without it")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="for the calls of a line")

@@ -211,7 +211,8 @@ def test_what_does_not_fit_is_refused():
         layer.write(torch.zeros(2, 31), torch.zeros(2, 16), kv, plan)
 
 
-def test_latent_models_are_served_whatever_the_size_of_their_heads():
+@pytest.mark.parametrize("feature", ["latent", "picks", "compressed"])
+def test_latent_models_are_served_whatever_the_size_of_their_heads(feature):
     request = AttentionRequest(
         device_type="cpu",
         dtype="float32",
@@ -220,7 +221,7 @@ def test_latent_models_are_served_whatever_the_size_of_their_heads():
         num_heads=16,
         num_kv_heads=16,
         block_size=32,
-        features=frozenset({"latent"}),
+        features=frozenset({feature} | {"latent"} if feature == "picks" else {feature}),
     )
     assert request.check(CPU_NATIVE).ok
     assert refine.attention(request, ProbeResult(available=True)).ok
