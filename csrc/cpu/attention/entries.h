@@ -1,5 +1,5 @@
-// Attention to compressed entries (DeepSeek V4): `ratio` tokens of a row leave one entry of `head_dim` elements, which is
-// key and value of all heads. It lies in the block of its tokens: of a block's entries there are `block_size`.
+// Attention to compressed entries (DeepSeek V4): `ratio` tokens of a row leave one entry of `head_dim` elements, which
+// is key and value of all heads. It lies in the block of its tokens: of a block's entries there are `block_size`.
 //
 // The cache `(blocks, block_size, head_dim)` is that of latent.h with a rope_dim of 0, and so is its store. A query at
 // position p sees the first `(p + 1) / ratio` entries of its row, with `picks` those in `picked (tokens, picks)` where
@@ -10,9 +10,10 @@
 
 extern "C" {
 
-// q `(tokens, heads, head_dim)` of `dtype`, one behind the other, head_dim rounded up to a multiple of 16 and filled with
-// zeros -> out `(tokens, heads, head_dim)`, likewise, the mean of the entries by the softmax of `scale * q . entry`, and
-// sums `(tokens, heads)`, the logarithm of the sum of `exp(score)`: zeros and minus infinity of a query that sees none.
+// q `(tokens, heads, head_dim)` of `dtype`, one behind the other, head_dim rounded up to a multiple of 16 and filled
+// with zeros -> out `(tokens, heads, head_dim)`, likewise, the mean of the entries by the softmax of `scale * q . entry`,
+// and sums `(tokens, heads)`, the logarithm of the sum of `exp(score)`: zeros and minus infinity of a query that sees
+// none.
 struct core_entry_attention_args {
   const void *q, *cache;
   float *out, *sums;

@@ -1,5 +1,5 @@
-// Attention to compressed entries for the instruction set of the including file, in namespace core::CORE_VARIANT: latent
-// attention in the absorbed form, whose latents are the entries and whose queries meet them as they are.
+// Attention to compressed entries for the instruction set of the including file, in namespace core::CORE_VARIANT:
+// latent attention in the absorbed form, whose latents are the entries and whose queries meet them as they are.
 #include <cmath>
 
 #include "attention/copies.h"

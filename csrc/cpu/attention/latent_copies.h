@@ -163,7 +163,8 @@ void weigh_all(const Tile<P>& t, int64_t count, int64_t seen) {
   finish_pass(t);
 }
 
-// Makes weights of the scores of `count` keys from `first` on, of which there are `seen`; a key is one of `ratio` tokens.
+// Makes weights of the scores of `count` keys from `first` on, of which there are `seen`; a key stands for `ratio`
+// tokens.
 template <typename P>
 void weigh_pass(const Tile<P>& t, int64_t first, int64_t count, int64_t seen, int64_t ratio = 1) {
   for (int64_t r = 0; r < t.rows(); ++r) {

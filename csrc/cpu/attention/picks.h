@@ -1,5 +1,5 @@
-// Which positions the queries of latent attention see: those of the best scores by an index (DeepSeek V3.2, GLM-5). With
-// a `ratio` which compressed entries they see (entries.h): an index key stands for so many tokens.
+// Which positions the queries of latent attention see: those of the best scores by an index (DeepSeek V3.2, GLM-5).
+// With a `ratio` which compressed entries they see (entries.h): an index key stands for so many tokens.
 //
 // A token keeps an index key of `key_dim` elements, in a cache `(blocks, block_size, key_dim)` of `kv_dtype`, of int8
 // with a float32 scale behind each key: that of latent.h with a rope_dim of 0, and so is its store. The score of a query

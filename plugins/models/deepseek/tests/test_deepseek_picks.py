@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from core_plugin_cpu.attention import NativeAttentionBackend
 from core_plugin_deepseek.family import DeepSeek, read, shape
 from core_plugin_torch_sdpa.backend import TorchSdpaBackend
 from safetensors.torch import load_file, save_file
@@ -20,6 +21,7 @@ from core.engine.messages import Add
 from core.options.engine import KVOptions, RuntimeOptions, SchedulerOptions
 from core.options.model import ModelOptions
 from core.selection.resolver import resolve
+from core_testing.conformance.tools import decoder as decoder_module
 from core_testing.conformance.tools import tiny_cases
 from core_testing.conformance.tools.decoder import BLOCK_SIZE, Decoder, Track
 from core_testing.conformance.tools.tiny_cases import TinyCase
@@ -54,7 +56,7 @@ ROW = TinyFamily(
         "n_group": 1,
         "topk_group": 1,
         "index_topk": 8,
-        "index_n_heads": 6,
+        "index_n_heads": 18,
         "index_head_dim": 20,
         "indexer_types": ["full", "full", "shared"],
     },
@@ -123,28 +125,34 @@ def test_the_shape_names_the_features_the_sizes_and_both_rotations():
     assert "layers.2.self_attn.indexer.wk.weight" not in sizes
 
 
-class Spy(TorchSdpaBackend):
-    """Remembers what its pickers picked."""
+def spying(backend):
+    """Return a class of such a backend that remembers what its pickers picked."""
 
-    encoders = ()
+    class Spy(backend):
+        encoders = ()
 
-    def picker(self, site):
-        made, found = super().picker(site), self.__dict__.setdefault("found", {})
-        forward = made.forward
+        def picker(self, site):
+            made, found = super().picker(site), self.__dict__.setdefault("found", {})
+            forward = made.forward
 
-        def told(*given):
-            picked = forward(*given)
-            found.setdefault(site.layer, []).append(picked)
-            return picked
+            def told(*given):
+                picked = forward(*given)
+                found.setdefault(site.layer, []).append(picked)
+                return picked
 
-        made.forward = told
-        return made
+            made.forward = told
+            return made
+
+    return Spy
 
 
 @pytest.mark.covers("MODEL-04", "ATTN-10")
-def test_eight_of_sixty_seven_positions_are_those_of_the_reference(monkeypatch):
+@pytest.mark.parametrize("backend", [TorchSdpaBackend, NativeAttentionBackend])
+def test_eight_of_sixty_seven_positions_are_those_of_the_reference(monkeypatch, backend):
     """Whole, and in pieces; a layer that shares has none of its own."""
-    monkeypatch.setattr(tiny_cases, "PlainAttention", Spy)
+    monkeypatch.setattr(tiny_cases, "PlainAttention", spying(backend))
+    for module in (tiny_cases, decoder_module):
+        monkeypatch.setattr(module, "BLOCK_SIZE", 16)
     reference, due = ROW.model(), []
     for layer in reference.model.layers[:2]:
         layer.self_attn.indexer.register_forward_hook(lambda module, given, found: due.append(found[0]))
@@ -178,7 +186,7 @@ def test_ranks_have_all_of_the_index_and_some_of_the_heads():
     found = run_ranks(2, rank)
     torch.testing.assert_close(torch.cat([part for part, _ in found], dim=-1), due, atol=1e-3, rtol=1e-3)
     for _, shapes in found:
-        assert shapes == {((BLOCK_SIZE, 24 + 12), 2), ((BLOCK_SIZE, 20), 6)}
+        assert shapes == {((BLOCK_SIZE, 24 + 12), 2), ((BLOCK_SIZE, 20), 18)}
 
 
 @pytest.fixture(scope="module")
