@@ -11,9 +11,8 @@
 extern "C" {
 
 // q `(tokens, heads, head_dim)` of `dtype`, one behind the other, head_dim rounded up to a multiple of 16 and filled
-// with zeros -> out `(tokens, heads, head_dim)`, likewise, the mean of the entries by the softmax of `scale * q . entry`,
-// and sums `(tokens, heads)`, the logarithm of the sum of `exp(score)`: zeros and minus infinity of a query that sees
-// none.
+// with zeros -> out `(tokens, heads, head_dim)`, likewise, the mean of the entries by the softmax of `scale * q . entry`
+// and sums `(tokens, heads)`, the logarithm of the sum of `exp(score)`: zeros and minus infinity for no entry.
 struct core_entry_attention_args {
   const void *q, *cache;
   float *out, *sums;

@@ -8,7 +8,7 @@
 #if defined(__AMX_BF16__)
 #include "attention/tiles.h"
 #endif
-#include "attention/absorbed.h"
+#include "attention/absorbed_units.h"
 #include "common/parallel.h"
 
 namespace core {

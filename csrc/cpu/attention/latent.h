@@ -13,7 +13,7 @@
 // lengths which form it has: it reads and writes nothing for the tokens that are not its.
 //
 // With `picks` a query sees at most so many positions of its row, those in `picked (tokens, picks)` (picks.h chooses
-// them): -1 stands for none, and rows that are no longer see everything, whatever is picked. 0: all rows see everything.
+// them): -1 stands for none, and rows that are no longer see everything, whatever is picked. 0: all rows do.
 //
 // Up-projections are in `dtype`, each size rounded up to a multiple of 16 and filled with zeros: `key (heads, key_dim,
 // latent_dim)`, `value (heads, latent_dim, value_dim)`. So is the last dimension of `absorbed` and `found`, `(tokens,

@@ -4,6 +4,7 @@
 #if defined(__AMX_BF16__)
 #include "attention/tiles.h"
 #endif
+#include "attention/absorbed_units.h"
 #include "attention/expanded.h"
 #include "common/parallel.h"
 

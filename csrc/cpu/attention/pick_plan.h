@@ -22,8 +22,8 @@ inline int64_t most_candidates(int64_t picks) { return picks + spare_candidates(
 inline int64_t partial_positions(int64_t picks) { return kAlign + round_up(picks, kVector) * 4; }
 inline int64_t pick_partial_bytes(int64_t picks) { return kAlign + round_up(picks, kVector) * 2 * 4; }
 
-// Scratch of one thread: queries, index keys of a pass as panels with a stage and a scale for each, cached ones that lay
-// apart, products of one query's heads, its scores, and candidates of every query.
+// Scratch of one thread: queries, index keys of a pass as panels with a stage and a scale for each, cached ones that
+// lay apart, products of one query's heads, its scores, and candidates of every query.
 struct PickLayout {
   int64_t q, keys, stage, gathered, scales, products, scores, candidates, bytes;
 

@@ -2,8 +2,8 @@
 // With a `ratio` which compressed entries they see (entries.h): an index key stands for so many tokens.
 //
 // A token keeps an index key of `key_dim` elements, in a cache `(blocks, block_size, key_dim)` of `kv_dtype`, of int8
-// with a float32 scale behind each key: that of latent.h with a rope_dim of 0, and so is its store. The score of a query
-// and a position is the sum over heads of `weights[h] * max(0, scale * q[h] . key)`, in float32.
+// with a float32 scale behind each key: that of latent.h with a rope_dim of 0, and so is its store. The score of a
+// query and a position is the sum over heads of `weights[h] * max(0, scale * q[h] . key)`, in float32.
 //
 // Index keys are read in bfloat16 where they and the queries lose nothing by it: scales are applied to scores.
 #pragma once
