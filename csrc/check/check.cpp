@@ -8,6 +8,7 @@
 
 #include "attention/attention.h"
 #include "attention/latent.h"
+#include "attention/picks.h"
 #include "check/instructions.h"
 #include "check/stored.h"
 #include "gemm/gemm.h"
@@ -104,8 +105,9 @@ void check_attention(int64_t kv_dtype, double allowed) {
 
 constexpr int64_t kLatent = 48, kRope = 20, kKey = 32, kValue = 24, kValueColumns = 32;
 
-// The same sequence with latents. `queries`: few are absorbed, many expanded.
-void check_latents(int64_t queries, int64_t kv_dtype, double allowed) {
+// The same sequence with latents. `queries`: few are absorbed, many expanded. With `picks` a query sees every third
+// position before its own, up to so many.
+void check_latents(int64_t queries, int64_t kv_dtype, double allowed, int64_t picks = 0) {
   std::srand(4);
   int64_t width = kLatent + kRope, blocks = core::ceil_div(kLength, kBlockSize);
   Memory cache(blocks * kBlockSize * (width + 8) * 4);
@@ -119,18 +121,27 @@ void check_latents(int64_t queries, int64_t kv_dtype, double allowed) {
   std::vector<int32_t> table(blocks);
   for (int64_t i = 0; i < kLength; ++i) slots[i] = i;
   for (int64_t i = 0; i < blocks; ++i) table[i] = static_cast<int32_t>(i);
-  core_latent_store_args store{kept.data(), kept.data() + kLatent, cache.get(), slots.data(), kLength, kLatent,
-                               kRope,       width,                 width,       CORE_F32,     kv_dtype, 1};
+  core_latent_store_args store{kept.data(), kept.data() + kLatent, cache.get(), slots.data(), nullptr, nullptr, 1,
+                               kLength, kLatent, kRope, width, width, 1, CORE_F32, kv_dtype, 1};
   core_cpu_latent_store(&store);
   const int32_t starts[2] = {0, static_cast<int32_t>(queries)}, lengths[1] = {kLength};
+  auto sees = [&](int64_t position, int64_t t) {
+    return picks == 0 || ((position - t) % 3 == 0 && (position - t) / 3 < picks);
+  };
+  std::vector<int32_t> picked(queries * picks, -1);
+  for (int64_t i = 0; i < queries * picks; ++i) {
+    int64_t place = kLength - queries + i / picks - i % picks * 3;
+    if (place >= 0) picked[i] = static_cast<int32_t>(place);
+  }
   core_latent_attention_args args{q.data(), rotated.data(), absorbed.data(), key.data(), value.data(), cache.get(),
-                                  found.data(), out.data(), starts, lengths, table.data(), nullptr,
-                                  1, kHeads, kLatent, kRope, kKey, kValue, kBlockSize,
+                                  found.data(), out.data(), picked.data(), starts, lengths, table.data(), nullptr,
+                                  1, kHeads, kLatent, kRope, kKey, kValue, kBlockSize, picks,
                                   kHeads * kKey, kKey, kHeads * kRope, kRope, blocks, CORE_F32, kv_dtype, 1, 0.25};
   core_head_product_args up{q.data(), key.data(), absorbed.data(), starts, lengths, nullptr, 1, kHeads, kKey, kLatent,
-                            kHeads * kKey, kKey, kLatent, kKey, kValue, CORE_F32, 1};
+                            kHeads * kKey, kKey, kLatent, kKey, kValue, picks, CORE_F32, 1};
   core_head_product_args down{found.data(), value.data(), out.data(), starts, lengths, nullptr,
-                              1, kHeads, kLatent, kValue, kHeads * kLatent, kLatent, kLatent, kKey, kValue, CORE_F32, 1};
+                              1, kHeads, kLatent, kValue, kHeads * kLatent, kLatent, kLatent, kKey, kValue, picks,
+                              CORE_F32, 1};
   Memory scratch(core_cpu_latent_attention_scratch(&args)), product(core_cpu_head_product_scratch(&up) * 2);
   args.scratch = scratch.get();
   up.scratch = down.scratch = product.get();
@@ -148,6 +159,7 @@ void check_latents(int64_t queries, int64_t kv_dtype, double allowed) {
     }
     double total = 0.0;
     for (int64_t t = 0; t < seen; ++t) {
+      if (!sees(seen - 1, t)) continue;
       double score = 0.0;
       const float *latent = kept.data() + t * width, *rope_key = latent + kLatent;
       for (int64_t l = 0; l < kLatent; ++l) score += query[l] * latent[l];
@@ -164,7 +176,58 @@ void check_latents(int64_t queries, int64_t kv_dtype, double allowed) {
       worst = error <= worst ? worst : error;
     }
   }
-  report(queries > 8 ? "expanded latents, kv dtype" : "absorbed latents, kv dtype", kv_dtype, worst, allowed);
+  const char* form = queries > 8 ? "expanded latents, kv dtype" : "absorbed latents, kv dtype";
+  report(picks > 0 ? "picked latents, kv dtype" : form, kv_dtype, worst, allowed);
+}
+
+// Index keys of the same sequence: what is left out may be better than what is picked by no more than is allowed.
+void check_picks(int64_t queries, int64_t kv_dtype, double allowed) {
+  std::srand(7);
+  constexpr int64_t size = 20, picks = 37;
+  int64_t blocks = core::ceil_div(kLength, kBlockSize);
+  Memory cache(blocks * kBlockSize * (size + 4) * 4);
+  auto keys = random_values(kLength * size), q = random_values(queries * kHeads * size);
+  auto weights = random_values(queries * kHeads);
+  std::vector<int32_t> out(queries * picks), table(blocks);
+  std::vector<int64_t> slots(kLength);
+  for (int64_t i = 0; i < kLength; ++i) slots[i] = i;
+  for (int64_t i = 0; i < blocks; ++i) table[i] = static_cast<int32_t>(i);
+  core_latent_store_args store{keys.data(), nullptr, cache.get(), slots.data(), nullptr, nullptr, 1,
+                               kLength, size, 0, size, 0, 1, CORE_F32, kv_dtype, 1};
+  core_cpu_latent_store(&store);
+  const int32_t starts[2] = {0, static_cast<int32_t>(queries)}, lengths[1] = {kLength};
+  core_pick_args args{q.data(), weights.data(), cache.get(), out.data(), starts, lengths, table.data(), nullptr,
+                      1, kHeads, size, kBlockSize, picks, 1, kHeads * size, size, kHeads, blocks,
+                      CORE_F32, kv_dtype, 1, 0.5};
+  Memory scratch(core_cpu_pick_scratch(&args));
+  args.scratch = scratch.get();
+  core_cpu_pick(&args);
+
+  double worst = 0.0;
+  bool wrong = false;  // a position that is none, or twice
+  for (int64_t i = 0; i < queries; ++i) {
+    int64_t seen = kLength - queries + i + 1;
+    std::vector<bool> found(seen);
+    for (int64_t j = 0; j < picks; ++j) {
+      int64_t place = out[i * picks + j];
+      wrong |= place < 0 || place >= seen || found[place];
+      if (!wrong) found[place] = true;
+    }
+    double least = INFINITY, left = -INFINITY;
+    for (int64_t t = 0; t < seen; ++t) {
+      double score = 0.0;
+      for (int64_t head = 0; head < kHeads; ++head) {
+        double met = 0.0;
+        for (int64_t d = 0; d < size; ++d) {
+          met += static_cast<double>(q[(i * kHeads + head) * size + d]) * keys[t * size + d];
+        }
+        score += weights[i * kHeads + head] * std::fmax(0.0, 0.5 * met);
+      }
+      (found[t] ? least : left) = found[t] ? std::fmin(least, score) : std::fmax(left, score);
+    }
+    worst = left - least <= worst ? worst : left - least;
+  }
+  report("picks, kv dtype", kv_dtype, wrong ? INFINITY : worst, allowed);
 }
 
 // ---- recurrences ---------------------------------------------------------------------------------------------------
@@ -366,6 +429,14 @@ int main() {
       check_latents(queries, CORE_BF16, 1e-2);
       check_latents(queries, CORE_I8, 2e-2);
       check_latents(queries, CORE_F8_E4M3, 1.2e-1);
+      check_latents(queries, CORE_F32, 1e-5, 20);
+      check_latents(queries, CORE_I8, 2e-2, 20);
+    }
+    for (int64_t queries : {1, 100}) {
+      check_picks(queries, CORE_F32, 1e-5);
+      check_picks(queries, CORE_BF16, 2e-2);
+      check_picks(queries, CORE_I8, 3e-2);
+      check_picks(queries, CORE_F8_E4M3, 2e-1);
     }
     check_recurrences();
     check_products();

@@ -2,6 +2,8 @@
 //
 // Latents lie token by token, and so the products of scores take the keys for their rows, and for the panels the query
 // vectors, which are brought into that form once: it is the scores that are turned then, not the keys.
+//
+// Where queries see picked positions each has a tile of its own, whose keys are gathered from wherever they lie.
 #pragma once
 
 #include "attention/latent_copies.h"
@@ -29,14 +31,18 @@ inline core_attention_args as_attention(const core_latent_attention_args& a, con
   return same;
 }
 
-// What units of work share.
+// What units of work share. `single`: the plan of rows whose queries see picked positions. `ratio`: tokens of a key.
 template <typename P>
 struct LatentWork {
   const core_latent_attention_args& a;
   LatentSizes n;
   core_attention_args same;
-  Plan plan;
+  Plan plan, single;
   float* partials;
+  int64_t ratio = 1;
+
+  int64_t keys_of(int64_t row) const { return a.seq_lens[row] / ratio; }
+  bool picks(int64_t row) const { return is_picked(keys_of(row), a.picks); }
 };
 
 // Query vectors of a panel: no more than there are, so that the first cache level holds the only one of few heads.
@@ -116,36 +122,40 @@ struct Absorbed {
   Tile<P> t;
   AbsorbedLayout layout;
   int64_t dims, row_bytes;
-  bool direct;
+  bool direct, apart;  // whether keys are read as they lie; whether sixteen may lie in several blocks
+  const int32_t* positions = nullptr;  // that are seen; null: all, in order
 
   T* panels() const { return reinterpret_cast<T*>(t.q()); }
   Query* rows() const { return reinterpret_cast<Query*>(t.copy()); }
   T* values() const { return reinterpret_cast<T*>(t.scratch + layout.values); }
   T* stage() const { return reinterpret_cast<T*>(t.scratch + layout.stage); }
   float* turned() const { return reinterpret_cast<float*>(t.scratch + layout.turned); }
+  char* gathered() const { return t.scratch + layout.gathered; }
   const char* cached(int64_t key) const {
-    int64_t block = w.a.table[t.range.row * w.a.table_stride + key / w.a.block_size];
-    return static_cast<const char*>(w.a.cache) + (block * w.a.block_size + key % w.a.block_size) * row_bytes;
+    return cached_row(w.a, t.range.row, positions == nullptr ? key : positions[key], row_bytes);
   }
 };
 
-// Asks for the rows of `count` keys, at most `kAskedKeys` of one block. The processor's own prefetching ends at a page.
+// Asks for the rows of `count` keys, at most `kAskedKeys` of one block, or wherever they lie. The processor's own
+// prefetching ends at a page.
 template <typename P>
 CORE_INLINE void ask_rows(const Absorbed<P>& e, int64_t first, int64_t count) {
-  const char* from = e.cached(first);
-  for (int64_t at = 0; at < count * e.row_bytes; at += 64) __builtin_prefetch(from + at, 0, 2);
+  int64_t together = e.apart ? 1 : count;
+  for (int64_t key = first; key < first + count; key += together) {
+    const char* from = e.cached(key);
+    for (int64_t at = 0; at < together * e.row_bytes; at += 64) __builtin_prefetch(from + at, 0, 2);
+  }
 }
 
-// Products of the `seen` keys from `first` on with all query vectors: those of a key lie next to each other.
+// Products of the `seen` keys from `first` on with all query vectors: those of a key lie next to each other. There are
+// keys up to `last_key`.
 template <typename P>
-void multiply_rows(const Absorbed<P>& e, int64_t first, int64_t seen) {
+void multiply_rows(const Absorbed<P>& e, int64_t first, int64_t seen, int64_t last_key) {
   int64_t vectors = round_up(e.t.rows(), P::kKeys), stride = e.layout.turned_stride, entered = 0;
   int64_t width = panel_width(e.t);
   for (int64_t done = 0; done < seen; done += kAskedKeys) {
     int64_t here = seen - done < kAskedKeys ? seen - done : kAskedKeys, next = first + kTileKeys + done;
-    if (next < e.t.range.last_key) {
-      ask_rows(e, next, e.t.range.last_key - next < kAskedKeys ? e.t.range.last_key - next : kAskedKeys);
-    }
+    if (next < last_key) ask_rows(e, next, last_key - next < kAskedKeys ? last_key - next : kAskedKeys);
     if (here != entered) P::enter(here);
     entered = here;
     auto keys = e.direct ? reinterpret_cast<const typename P::Query*>(e.cached(first + done))
@@ -170,28 +180,36 @@ void gather_latents(const Absorbed<P>& e, int64_t seen) {
   }
 }
 
+// Copies `seen` keys from number `first` on; those that lie apart are brought together first.
 template <typename P>
-void attend_absorbed(const LatentWork<P>& w, const Range& range, char* scratch) {
-  AbsorbedLayout layout = absorbed_layout(w.n, w.plan.tile_rows);
-  Absorbed<P> e{w, Tile<P>{w.same, w.plan, scratch, layout.tile, range, Range{}, kTileKeys}, layout, w.n.absorbed(),
-                latent_row_bytes(w.a.latent_dim, w.a.rope_dim, w.a.kv_dtype), !Absorbed<P>::kShared && reads_rows(w)};
+void copy_keys_of(const Absorbed<P>& e, const LatentCopies<P>& copies, int64_t first, int64_t seen) {
+  if (!e.apart) return copy_pass(e.w.a, copies, e.t.range.row, first, seen);
+  copy_found(e.w.a, copies, seen, [&](int64_t done, int64_t here) {
+    char* to = e.gathered();
+    for (int64_t i = 0; i < here; ++i, to += e.row_bytes) {
+      std::memcpy(to, e.cached(first + done + i), static_cast<size_t>(e.row_bytes));
+    }
+    return static_cast<const char*>(e.gathered());
+  });
+}
+
+// Attends to the keys `first_key .. last_key - 1`.
+template <typename P>
+void attend_keys(const Absorbed<P>& e, int64_t first_key, int64_t last_key) {
   const Tile<P>& t = e.t;
   LatentCopies<P> copies{nullptr, nullptr, 0, 0, Absorbed<P>::kShared ? nullptr : e.values(),
                          e.direct ? nullptr : e.rows(), e.dims, e.stage()};
-  load_panels(w, t, e.panels(), scratch + layout.stage);
-  int64_t last = range.last_key, end = round_up(last, P::kKeys);
-  for (int64_t first = range.first_key / P::kKeys * P::kKeys; first < end; first += kTileKeys) {
+  int64_t end = round_up(last_key, P::kKeys);
+  for (int64_t first = first_key / P::kKeys * P::kKeys; first < end; first += kTileKeys) {
     int64_t count = end - first < kTileKeys ? end - first : kTileKeys;
-    int64_t seen = last - first < count ? last - first : count;
-    copy_pass(w.a, copies, range.row, first, seen);
-    multiply_rows(e, first, seen);
-    turn(e.turned(), layout.turned_stride, t.s(), t.stride(), seen, t.rows());
-    weigh_pass(t, first, count, seen);
+    int64_t seen = last_key - first < count ? last_key - first : count;
+    copy_keys_of(e, copies, first, seen);
+    multiply_rows(e, first, seen, last_key);
+    turn(e.turned(), e.layout.turned_stride, t.s(), t.stride(), seen, t.rows());
+    e.positions == nullptr ? weigh_pass(t, first, count, seen, e.w.ratio) : weigh_all(t, count, seen);
     gather_latents(e, seen);
   }
   P::leave();
-  if (range.partial < 0) return write_tile(t, w.a.dtype, w.a.found, w.same.out_stride, w.n.latent);
-  write_partial(t, w.partials + range.partial * partial_floats(w.plan.group, w.n.latent));
 }
 
 }  // namespace

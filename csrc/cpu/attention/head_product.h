@@ -66,7 +66,7 @@ void multiply_tokens(const float* x, const T* w, float* y, int64_t count, int64_
 
 inline bool takes_part(const core_head_product_args& a, int64_t row) {
   int64_t queries = a.query_starts[row + 1] - a.query_starts[row];
-  return !is_expanded(queries, a.seq_lens[row], a.latent_dim, a.key_dim, a.value_dim);
+  return !is_expanded(queries, a.seq_lens[row], a.latent_dim, a.key_dim, a.value_dim, a.picks);
 }
 
 // Calls body(index, token) for those of the tokens that take part which are number `begin .. end - 1` of them.

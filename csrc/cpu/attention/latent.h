@@ -12,6 +12,9 @@
 // A row is expanded where that takes fewer products (`is_expanded`, latent_plan.h). Every entry knows by the row's
 // lengths which form it has: it reads and writes nothing for the tokens that are not its.
 //
+// With `picks` a query sees at most so many positions of its row, those in `picked (tokens, picks)` (picks.h chooses
+// them): -1 stands for none, and rows that are no longer see everything, whatever is picked. 0: all rows do.
+//
 // Up-projections are in `dtype`, each size rounded up to a multiple of 16 and filled with zeros: `key (heads, key_dim,
 // latent_dim)`, `value (heads, latent_dim, value_dim)`. So is the last dimension of `absorbed` and `found`, `(tokens,
 // heads, latent_dim)`. All other tensors have the sizes that are given, which may be any.
@@ -22,12 +25,14 @@
 extern "C" {
 
 // Stores `latent (tokens, latent_dim)` and `rope_key (tokens, rope_dim)` of `dtype` at the slots of a cache; rounding
-// as in core_store_kv_args.
+// as in core_store_kv_args. With a rope_dim of 0 there is no second part, and no scale of one: index keys (picks.h).
+// With a `ratio` only the tokens at positions p with `(p + 1) % ratio == 0` are stored, at `slot / ratio` (entries.h).
 struct core_latent_store_args {
   const void *latent, *rope_key;
   void* cache;
   const int64_t* slots;
-  int64_t tokens, latent_dim, rope_dim, latent_stride, rope_stride;
+  const int32_t *query_starts, *seq_lens;
+  int64_t rows, tokens, latent_dim, rope_dim, latent_stride, rope_stride, ratio;
   int64_t dtype, kv_dtype, threads;
 };
 
@@ -41,7 +46,7 @@ struct core_head_product_args {
   const int32_t *query_starts, *seq_lens;
   void* scratch;  // core_cpu_head_product_scratch(args) bytes, aligned to 64
   int64_t rows, heads, inputs, outputs, x_stride, x_head_stride;
-  int64_t latent_dim, key_dim, value_dim;  // tell which rows are expanded
+  int64_t latent_dim, key_dim, value_dim, picks;  // tell which rows are expanded
   int64_t dtype, threads;
 };
 
@@ -53,9 +58,9 @@ int64_t core_cpu_head_product_scratch(const core_head_product_args* args);
 struct core_latent_attention_args {
   const void *q, *q_rope, *absorbed, *key, *value, *cache;
   void *found, *out;
-  const int32_t *query_starts, *seq_lens, *table;
+  const int32_t *picked, *query_starts, *seq_lens, *table;
   void* scratch;  // core_cpu_latent_attention_scratch(args) bytes, aligned to 64
-  int64_t rows, heads, latent_dim, rope_dim, key_dim, value_dim, block_size;
+  int64_t rows, heads, latent_dim, rope_dim, key_dim, value_dim, block_size, picks;
   int64_t q_stride, q_head_stride, rope_stride, rope_head_stride, table_stride;
   int64_t dtype, kv_dtype, threads;
   double scale;

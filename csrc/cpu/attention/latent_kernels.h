@@ -4,6 +4,7 @@
 #if defined(__AMX_BF16__)
 #include "attention/tiles.h"
 #endif
+#include "attention/absorbed_units.h"
 #include "attention/expanded.h"
 #include "common/parallel.h"
 
@@ -16,7 +17,7 @@ inline int64_t queries_of(const core_latent_attention_args& a, int64_t row) {
 }
 
 inline bool expands(const core_latent_attention_args& a, int64_t row) {
-  return is_expanded(queries_of(a, row), a.seq_lens[row], a.latent_dim, a.key_dim, a.value_dim);
+  return is_expanded(queries_of(a, row), a.seq_lens[row], a.latent_dim, a.key_dim, a.value_dim, a.picks);
 }
 
 // Rows in the expanded form, and the units of work of a row.
@@ -29,10 +30,13 @@ struct LatentUnits {
   int64_t chunk(const core_latent_attention_args& a, int64_t row) const {
     return chunk_queries(queries_of(a, row), expanded * a.heads, a.threads);
   }
-  int64_t of(const core_latent_attention_args& a, const core_attention_args& same, const Plan& plan,
-             int64_t row) const {
-    if (queries_of(a, row) < 1) return 0;
-    return expands(a, row) ? a.heads * ceil_div(queries_of(a, row), chunk(a, row)) : units_of(same, plan, row);
+  template <typename P>
+  int64_t of(const LatentWork<P>& w, int64_t row) const {
+    int64_t queries = queries_of(w.a, row);
+    if (queries < 1) return 0;
+    if (expands(w.a, row)) return w.a.heads * ceil_div(queries, chunk(w.a, row));
+    if (w.picks(row)) return queries == 1 ? splits_over(w.single, w.a.picks) : queries;
+    return units_of(w.same, w.plan, row);
   }
   // Unit `unit` of an expanded row. Later chunks see more keys: they come first.
   Range range(const core_latent_attention_args& a, int64_t row, int64_t unit) const {
@@ -42,9 +46,16 @@ struct LatentUnits {
   }
 };
 
+template <typename P>
+Range absorbed_unit(const LatentWork<P>& w, int64_t row, int64_t unit) {
+  return w.picks(row) ? picked_unit(w, row, unit) : unit_of(w.same, w.plan, row, unit);
+}
+
 inline int64_t latent_work(const core_latent_attention_args& a) {
   int64_t pairs = 0;
-  for (int64_t row = 0; row < a.rows; ++row) pairs += queries_of(a, row) * a.seq_lens[row];
+  for (int64_t row = 0; row < a.rows; ++row) {
+    pairs += queries_of(a, row) * (is_picked(a.seq_lens[row], a.picks) ? a.picks : a.seq_lens[row]);
+  }
   return pairs * a.heads * a.latent_dim;
 }
 
@@ -54,11 +65,12 @@ void attend_latent_batch(const core_latent_attention_args& a) {
   LatentSizes n = latent_sizes(a);
   core_attention_args same = as_attention(a, n);
   int64_t threads = same.threads = latent_work(a) < small ? 1 : a.threads;
-  Plan plan = make_plan(same, a.rows, P::kTileRows, kTileKeys);
-  int64_t each = latent_thread_bytes(n, a.heads);
-  LatentWork<P> work{a, n, same, plan, reinterpret_cast<float*>(static_cast<char*>(a.scratch) + each * a.threads)};
+  Plan plan = make_plan(same, a.rows, P::kTileRows, kTileKeys), single = make_plan(same, a.rows, 1, kTileKeys);
+  int64_t each = latent_thread_bytes(n, a.heads, a.picks);
+  auto partials = reinterpret_cast<float*>(static_cast<char*>(a.scratch) + each * a.threads);
+  LatentWork<P> work{a, n, same, plan, single, partials};
   LatentUnits units(a);
-  auto units_in = [&](int64_t row) { return units.of(a, same, plan, row); };
+  auto units_in = [&](int64_t row) { return units.of(work, row); };
   Dealt dealt(sum_of_units(a.rows, units_in), threads);
   run_pieces(threads, dealt.pieces(), [&](int64_t thread, Pieces& pieces) {
     char* mine = static_cast<char*>(a.scratch) + thread * each;
@@ -67,10 +79,13 @@ void attend_latent_batch(const core_latent_attention_args& a) {
       if (!rows.find(dealt.unit(piece))) continue;
       int64_t row = rows.row(), unit = rows.within();
       expands(a, row) ? attend_expanded(work, units.range(a, row, unit), mine)
-                      : attend_absorbed(work, unit_of(same, plan, row, unit), mine);
+                      : attend_absorbed(work, absorbed_unit(work, row, unit), mine);
     }
   });
-  if (plan.splits > 1) merge_all(same, plan, threads, work.partials, 1.0f);
+  if (plan.splits == 1) return;
+  merge_rows(same, plan, threads, partials, 1.0f, [&](int64_t row) {
+    return work.picks(row) ? splits_over(single, a.picks) : splits_of(same, plan, row);
+  });
 }
 
 inline void attend_latents(const core_latent_attention_args& a) {

@@ -13,11 +13,15 @@ constexpr int64_t kLeastChunk = 128;      // a row is not cut into shorter chunk
 constexpr int64_t kProductTokens = 48;    // tokens that share a pass over the weights of a head
 constexpr int64_t kVector = 16;           // sizes are rounded up to multiples of this
 
+// Whether the queries of a row of `length` tokens see picked positions; without `picks` (0) none does.
+inline bool is_picked(int64_t length, int64_t picks) { return picks > 0 && length > picks; }
+
 // Whether keys and values are made for a row of `length` tokens, of which `queries` are new. In products for each head
 // and position, a query costs 2 * latent_dim + rope_dim absorbed and key_dim + rope_dim + value_dim expanded; making
 // key and value of a position costs as much as bringing a query to the latents and back.
-inline bool is_expanded(int64_t queries, int64_t length, int64_t latent_dim, int64_t key_dim, int64_t value_dim) {
-  if (queries < kExpandedFrom) return false;
+inline bool is_expanded(int64_t queries, int64_t length, int64_t latent_dim, int64_t key_dim, int64_t value_dim,
+                        int64_t picks) {
+  if (queries < kExpandedFrom || is_picked(length, picks)) return false;
   int64_t before = length - queries, saved = 2 * latent_dim - key_dim - value_dim;
   return queries * (before + queries / 2) * saved > before * latent_dim * (key_dim + value_dim);
 }
@@ -36,17 +40,17 @@ inline LatentSizes latent_sizes(const core_latent_attention_args& a) {
 }
 
 // Scratch of one thread in the absorbed form: a tile whose queries are panels and whose copy are rows of keys, products
-// key by key before they are turned, values, a stage of `LatentCopies`.
+// key by key before they are turned, values, a stage of `LatentCopies`, cached rows that lay apart, positions to see.
 struct AbsorbedLayout {
   TileLayout tile;
-  int64_t turned, values, stage, bytes;
+  int64_t turned, values, stage, gathered, positions, bytes;
 
   int64_t turned_stride;  // from one key's products to the next one's
 };
 
 inline int64_t stage_bytes(const LatentSizes& n) { return round_up(16 * n.absorbed() * 4, kAlign); }
 
-inline AbsorbedLayout absorbed_layout(const LatentSizes& n, int64_t tile_rows) {
+inline AbsorbedLayout absorbed_layout(const LatentSizes& n, int64_t tile_rows, int64_t picks) {
   AbsorbedLayout l;
   int64_t whole = round_up(tile_rows, kPanelKeys);
   l.tile = tile_layout(whole, n.absorbed(), n.latent, kTileKeys);
@@ -54,7 +58,9 @@ inline AbsorbedLayout absorbed_layout(const LatentSizes& n, int64_t tile_rows) {
   l.turned = round_up(l.tile.bytes, kAlign);
   l.values = l.turned + kTileKeys * l.turned_stride * 4;
   l.stage = l.values + kTileKeys * n.latent * 4;
-  l.bytes = l.stage + stage_bytes(n);
+  l.gathered = l.stage + stage_bytes(n);
+  l.positions = l.gathered + stage_bytes(n);
+  l.bytes = l.positions + picks * 4;
   return l;
 }
 
@@ -99,15 +105,15 @@ inline ExpandedLayout expanded_layout(const LatentSizes& n, int64_t tile_rows) {
 }
 
 // Scratch of one thread, whichever form its units have.
-inline int64_t latent_thread_bytes(const LatentSizes& n, int64_t heads) {
+inline int64_t latent_thread_bytes(const LatentSizes& n, int64_t heads, int64_t picks) {
   int64_t rows = heads > kMostTileRows ? heads : kMostTileRows;
-  int64_t absorbed = absorbed_layout(n, rows).bytes, expanded = expanded_layout(n, kMostTileRows).bytes;
+  int64_t absorbed = absorbed_layout(n, rows, picks).bytes, expanded = expanded_layout(n, kMostTileRows).bytes;
   return round_up(absorbed > expanded ? absorbed : expanded, kAlign);
 }
 
-// Bytes of one cached token.
+// Bytes of one cached token; a part without elements has no scale.
 inline int64_t latent_row_bytes(int64_t latent_dim, int64_t rope_dim, int64_t kv_dtype) {
-  if (kv_dtype == CORE_I8) return latent_dim + rope_dim + 2 * 4;
+  if (kv_dtype == CORE_I8) return latent_dim + rope_dim + (rope_dim > 0 ? 2 : 1) * 4;
   return (latent_dim + rope_dim) * (kv_dtype == CORE_F32 ? 4 : kv_dtype == CORE_BF16 || kv_dtype == CORE_F16 ? 2 : 1);
 }
 

@@ -41,16 +41,32 @@ char* store_latent_part(const T* x, char* out, int64_t dims) {
   return out;
 }
 
+// Calls body(token, slot) for those of the tokens `begin .. end - 1` that are stored.
+template <typename Body>
+CORE_INLINE void for_stored(const core_latent_store_args& a, int64_t begin, int64_t end, const Body& body) {
+  if (a.ratio == 1) {
+    for (int64_t token = begin; token < end; ++token) body(token, a.slots[token]);
+    return;
+  }
+  for (int64_t row = 0; row < a.rows && a.query_starts[row] < end; ++row) {
+    int64_t first = a.query_starts[row], last = a.query_starts[row + 1], before = a.seq_lens[row] - last;
+    for (int64_t token = begin > first ? begin : first; token < (end < last ? end : last); ++token) {
+      if ((before + token + 1) % a.ratio == 0) body(token, a.slots[token] / a.ratio);
+    }
+  }
+}
+
 template <typename S, typename T>
 void store_latents(const core_latent_store_args& a) {
   constexpr int64_t worth_a_team = 16384;  // elements
   int64_t size = latent_row_bytes(a.latent_dim, a.rope_dim, a.kv_dtype);
   parallel_for(a.tokens, a.threads, ceil_div(worth_a_team, a.latent_dim + a.rope_dim), [&](int64_t begin, int64_t end) {
-    for (int64_t token = begin; token < end; ++token) {
-      char* out = static_cast<char*>(a.cache) + a.slots[token] * size;
+    for_stored(a, begin, end, [&](int64_t token, int64_t slot) {
+      char* out = static_cast<char*>(a.cache) + slot * size;
       out = store_latent_part<S>(static_cast<const T*>(a.latent) + token * a.latent_stride, out, a.latent_dim);
+      if (a.rope_dim == 0) return;
       store_latent_part<S>(static_cast<const T*>(a.rope_key) + token * a.rope_stride, out, a.rope_dim);
-    }
+    });
   });
 }
 

@@ -51,12 +51,17 @@ void merge(const core_attention_args& a, const Plan& plan, const float* partials
   }
 }
 
+// Ranges that so many keys of a decode row are cut into.
+inline int64_t splits_over(const Plan& plan, int64_t keys) {
+  int64_t most = keys / kSplitKeys;
+  return most < 1 ? 1 : most < plan.splits ? most : plan.splits;
+}
+
 // Ranges that the keys of a decode row are cut into.
 inline int64_t splits_of(const core_attention_args& a, const Plan& plan, int64_t row) {
   int64_t length = a.seq_lens[row];
   if (a.window > 0 && length > a.window) length = a.window;
-  int64_t most = length / kSplitKeys;
-  return most < 1 ? 1 : most < plan.splits ? most : plan.splits;
+  return splits_over(plan, length);
 }
 
 // A unit of work, told by its number within the row.
@@ -102,18 +107,25 @@ inline int64_t work_of(const core_attention_args& a) {
   return work * a.heads * a.head_dim;
 }
 
-inline void merge_all(const core_attention_args& a, const Plan& plan, int64_t threads, const float* partials,
-                      float unit) {
+// Joins what decode rows were cut into. `splits_in(row)`: how many ranges.
+template <typename SplitsIn>
+void merge_rows(const core_attention_args& a, const Plan& plan, int64_t threads, const float* partials, float unit,
+                const SplitsIn& splits_in) {
   run_pieces(threads, a.rows * a.kv_heads, [&](int64_t, Pieces& pieces) {
     for (int64_t next; pieces.take(&next);) {
       int64_t row = next / a.kv_heads, head = next % a.kv_heads;
-      int64_t splits = a.query_starts[row + 1] - a.query_starts[row] == 1 ? splits_of(a, plan, row) : 1;
+      int64_t splits = a.query_starts[row + 1] - a.query_starts[row] == 1 ? splits_in(row) : 1;
       if (splits == 1) continue;
       const float* own = partials + next * plan.splits * partial_floats(plan.group, a.head_dim);
       a.dtype == CORE_BF16 ? merge<bf16>(a, plan, own, splits, row, head, unit)
                            : merge<float>(a, plan, own, splits, row, head, unit);
     }
   });
+}
+
+inline void merge_all(const core_attention_args& a, const Plan& plan, int64_t threads, const float* partials,
+                      float unit) {
+  merge_rows(a, plan, threads, partials, unit, [&](int64_t row) { return splits_of(a, plan, row); });
 }
 
 // Units of a batch as pieces: dealt out to the threads in turn, so that every share begins with long ones.

@@ -37,6 +37,20 @@ CORE_API int64_t core_cpu_batch(const core_batch_args* args) {
   return a.blocks == 0 || all_within(a.slots, a.tokens, a.blocks * a.block_size) ? 0 : 1;
 }
 
+CORE_API int64_t core_cpu_picked(const core_picked_args* args) {
+  const core_picked_args& a = *args;
+  bool sound = true;
+  for (int64_t row = 0; row < a.rows; ++row) {
+    int64_t behind = a.seq_lens[row] - a.query_starts[row + 1];  // from the number of a token to its position
+    for (int64_t token = a.query_starts[row]; token < a.query_starts[row + 1]; ++token) {
+      auto seen = static_cast<uint32_t>((token + behind + 1) / a.ratio + 1);  // with -1
+      const int32_t* picked = a.picked + token * a.picks;
+      for (int64_t i = 0; i < a.picks; ++i) sound &= static_cast<uint32_t>(picked[i]) + 1 < seen;
+    }
+  }
+  return sound ? 0 : 1;
+}
+
 CORE_API int64_t core_cpu_state_rows(const core_state_rows_args* args) {
   const core_state_rows_args& a = *args;
   if (a.query_starts[0] != 0 || a.query_starts[a.rows] != a.tokens) return 1;

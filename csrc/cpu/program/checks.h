@@ -27,6 +27,16 @@ struct core_batch_args {
 // named lie in the cache.
 CORE_API int64_t core_cpu_batch(const core_batch_args* args);
 
+// Positions that queries are limited to: `picked (tokens, picks)`, of a batch as `attention/attention.h` says. With a
+// `ratio` numbers of entries, of which a query at position p sees `(p + 1) / ratio`.
+struct core_picked_args {
+  const int32_t *picked, *query_starts, *seq_lens;
+  int64_t rows, picks, ratio;
+};
+
+// Returns 0 if each is one that the query may see, or -1, else 1.
+CORE_API int64_t core_cpu_picked(const core_picked_args* args);
+
 // The rows of a step and the slots of their states.
 struct core_state_rows_args {
   const int64_t *state_slots, *fresh;  // (rows)

@@ -136,6 +136,8 @@ def test_the_decode_step_is_a_program_without_torch(row, tmp_path):
         if row.lacks:
             assert engine.ready.facts["attention"] == "torch_sdpa"
             assert engine.ready.facts["program"] == "none: the attention backend is not cpu_native"
+        elif isinstance(row.programs, str):
+            assert re.fullmatch(f"none: .*{row.programs}.*", engine.ready.facts["program"])
         elif row.programs:
             assert re.fullmatch(r"\d+ calls", engine.ready.facts["program"])
         elif row.model_impl is None:

@@ -25,8 +25,8 @@ _EXPERTS = {
     "first_k_dense_replace": 1,
     "routed_scaling_factor": 1.7,
 }
-_INDEX = {"index_topk": 8, "index_n_heads": 6, "index_head_dim": 20}
-"""Of 60 positions 8 are seen; heads enough that hardly any two scores are equal (0)."""
+_INDEX = {"index_topk": 8, "index_n_heads": 18, "index_head_dim": 20}
+"""Of 60 positions 8 are seen; heads enough that no two scores are equal (0): which is seen then, nobody says."""
 
 _YARN = {
     "type": "yarn",
@@ -48,7 +48,7 @@ _FOURTH = {
     "sliding_window": 10,
     "compress_rates": {"compressed_sparse_attention": 2, "heavily_compressed_attention": 4},
     "index_topk": 5,
-    "index_n_heads": 6,
+    "index_n_heads": 18,
     "index_head_dim": 20,
     "o_groups": 2,
     "o_lora_rank": 14,
@@ -141,8 +141,7 @@ def _fourth_row(name: str, **config: Any) -> TinyFamily:
         {**_FOURTH, **config},
         reference=_fourth,
         save=_fourth_stored,
-        programs=False,
-        lacks="compressed",
+        programs="changes a tensor that is made once",
     )
 
 
@@ -175,8 +174,8 @@ def _row(name: str, version: str, **config: object) -> TinyFamily:
 
 
 def _picking(row: TinyFamily) -> TinyFamily:
-    """Return a row of a model that picks positions, whether or not the native attention of a CPU has latent layers."""
-    return replace(row, lacks="(latent, )?picks")
+    """Return a row of a model that picks positions: torch multiplies by the weights of its index heads, in float32."""
+    return replace(row, programs=False)
 
 
 ROWS = [
@@ -222,7 +221,6 @@ ROWS = [
                 "topk_group": 1,
             },
             native={},
-            programs=False,
         )
     ),
     _fourth_row("deepseek_v4", rope_scaling={**_YARN, "mscale": None, "mscale_all_dim": None}),

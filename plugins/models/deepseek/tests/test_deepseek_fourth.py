@@ -17,8 +17,10 @@ from core_plugin_deepseek.fourth.streams import doubly_stochastic
 from core_plugin_deepseek.fourth.window import joined, window_attention
 
 from core.api import CheckpointError, ConfigError, CoreError, Ranks, State, StateRows
+from core.api.sampling_params import SamplingParams
 from core.config.resolved import Options, SelectOptions
 from core.engine.client import open_sync
+from core.engine.messages import Add
 from core.options.engine import KVOptions, RuntimeOptions
 from core.options.model import ModelOptions
 from core.selection.attention import block_size_of
@@ -227,6 +229,28 @@ def test_the_start_table_counts_entries_and_states(written):
         blocks = int(2**20 // (8 * token))
         assert engine.ready.facts["kv cache"].startswith(f"0.00 GiB, {blocks} blocks, {(blocks - 1) * 8} tokens")
         assert "snapshots" in engine.ready.facts["states"]
+
+
+@pytest.mark.covers("MODEL-04", "ATTN-10")
+@pytest.mark.parametrize("backend", ["torch_sdpa", "cpu_native"])
+def test_tokens_of_several_requests_are_those_of_the_reference(case, written, backend):
+    """Rows of several lengths at once, one of which has no entry yet."""
+    prompts = (PROMPT[:40], PROMPT[5:17], PROMPT[3:4])
+    kv, select = KVOptions(block_size=16, num_blocks=30), SelectOptions(attention_backend=backend)
+    params, found = SamplingParams(max_tokens=8, temperature=0.0), {index: [] for index in range(len(prompts))}
+    with closing(open_sync(resolve(options(written, kv=kv, select=select)).config)) as engine:
+        for handle, prompt in enumerate(prompts):
+            engine.send(Add(handle=handle, prompt=np.array(prompt, "<i4").tobytes(), params=params, stop_ids=[]))
+        while steps := engine.step():
+            for one in steps:
+                pairs = zip(np.frombuffer(one.handles, "<i8"), np.frombuffer(one.tokens, "<i4"), strict=True)
+                for handle, token in pairs:
+                    found[int(handle)].append(int(token))
+    for handle, prompt in enumerate(prompts):
+        tokens = list(prompt)
+        for _ in range(8):
+            tokens.append(int(logits_of(case.reference, tokens)[-1].argmax()))
+        assert found[handle] == tokens[len(prompt) :]
 
 
 def test_blocks_hold_whole_entries(written):

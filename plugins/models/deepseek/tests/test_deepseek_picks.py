@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from core_plugin_cpu.attention import NativeAttentionBackend
 from core_plugin_deepseek.family import DeepSeek, read, shape
 from core_plugin_torch_sdpa.backend import TorchSdpaBackend
 from safetensors.torch import load_file, save_file
@@ -17,9 +18,10 @@ from core.api.sampling_params import SamplingParams
 from core.config.resolved import Options, SelectOptions
 from core.engine.client import open_sync
 from core.engine.messages import Add
-from core.options.engine import KVOptions, RuntimeOptions
+from core.options.engine import KVOptions, RuntimeOptions, SchedulerOptions
 from core.options.model import ModelOptions
 from core.selection.resolver import resolve
+from core_testing.conformance.tools import decoder as decoder_module
 from core_testing.conformance.tools import tiny_cases
 from core_testing.conformance.tools.decoder import BLOCK_SIZE, Decoder, Track
 from core_testing.conformance.tools.tiny_cases import TinyCase
@@ -54,7 +56,7 @@ ROW = TinyFamily(
         "n_group": 1,
         "topk_group": 1,
         "index_topk": 8,
-        "index_n_heads": 6,
+        "index_n_heads": 18,
         "index_head_dim": 20,
         "indexer_types": ["full", "full", "shared"],
     },
@@ -123,28 +125,34 @@ def test_the_shape_names_the_features_the_sizes_and_both_rotations():
     assert "layers.2.self_attn.indexer.wk.weight" not in sizes
 
 
-class Spy(TorchSdpaBackend):
-    """Remembers what its pickers picked."""
+def spying(backend):
+    """Return a class of such a backend that remembers what its pickers picked."""
 
-    encoders = ()
+    class Spy(backend):
+        encoders = ()
 
-    def picker(self, site):
-        made, found = super().picker(site), self.__dict__.setdefault("found", {})
-        forward = made.forward
+        def picker(self, site):
+            made, found = super().picker(site), self.__dict__.setdefault("found", {})
+            forward = made.forward
 
-        def told(*given):
-            picked = forward(*given)
-            found.setdefault(site.layer, []).append(picked)
-            return picked
+            def told(*given):
+                picked = forward(*given)
+                found.setdefault(site.layer, []).append(picked)
+                return picked
 
-        made.forward = told
-        return made
+            made.forward = told
+            return made
+
+    return Spy
 
 
 @pytest.mark.covers("MODEL-04", "ATTN-10")
-def test_eight_of_sixty_seven_positions_are_those_of_the_reference(monkeypatch):
+@pytest.mark.parametrize("backend", [TorchSdpaBackend, NativeAttentionBackend])
+def test_eight_of_sixty_seven_positions_are_those_of_the_reference(monkeypatch, backend):
     """Whole, and in pieces; a layer that shares has none of its own."""
-    monkeypatch.setattr(tiny_cases, "PlainAttention", Spy)
+    monkeypatch.setattr(tiny_cases, "PlainAttention", spying(backend))
+    for module in (tiny_cases, decoder_module):
+        monkeypatch.setattr(module, "BLOCK_SIZE", 16)
     reference, due = ROW.model(), []
     for layer in reference.model.layers[:2]:
         layer.self_attn.indexer.register_forward_hook(lambda module, given, found: due.append(found[0]))
@@ -178,7 +186,7 @@ def test_ranks_have_all_of_the_index_and_some_of_the_heads():
     found = run_ranks(2, rank)
     torch.testing.assert_close(torch.cat([part for part, _ in found], dim=-1), due, atol=1e-3, rtol=1e-3)
     for _, shapes in found:
-        assert shapes == {((BLOCK_SIZE, 24 + 12), 2), ((BLOCK_SIZE, 20), 6)}
+        assert shapes == {((BLOCK_SIZE, 24 + 12), 2), ((BLOCK_SIZE, 20), 18)}
 
 
 @pytest.fixture(scope="module")
@@ -193,11 +201,12 @@ def written(tmp_path_factory):
     return directory, model
 
 
-def opened(directory, dtype="float32", *, select=None, cache=None, **kv):
+def opened(directory, dtype="float32", *, select=None, cache=None, step=None, **kv):
     options = Options(
         model=ModelOptions(model=str(directory), dtype=dtype, max_model_len=96),
         kv=KVOptions(block_size=16, **kv, **({} if cache is None else {"kv_dtype": cache})),
         runtime=RuntimeOptions(threads=1),
+        scheduler=SchedulerOptions(max_num_batched_tokens=step),
         select=SelectOptions(**(select or {})),
     )
     return closing(open_sync(resolve(options).config))
@@ -209,7 +218,7 @@ def test_the_start_table_counts_latents_and_index_keys(written, dtype, size):
     with opened(written[0], dtype, kv_memory="1MiB") as engine:
         layers, token = 3, (24 + 12) * size
         blocks = 2**20 // (16 * (layers * token + 2 * 20 * size))
-        assert engine.ready.facts["attention"] == "torch_sdpa"
+        assert engine.ready.facts["attention"] in ("cpu_native", "torch_sdpa")
         assert engine.ready.facts["kv cache"].startswith(f"0.00 GiB, {blocks} blocks, {(blocks - 1) * 16} tokens")
 
 
@@ -224,13 +233,29 @@ def answer(engine, prompt, new):
     return tokens
 
 
+def due_of(model, new=6):
+    tokens = list(PROMPT)
+    for _ in range(new):
+        tokens.append(int(logits_of(model, tokens)[-1].argmax()))
+    return tokens[len(PROMPT) :]
+
+
+@pytest.mark.covers("MODEL-04", "ATTN-10")
+@pytest.mark.parametrize(("backend", "step"), [("torch_sdpa", 1024), ("cpu_native", 1024), ("cpu_native", 24)])
+def test_tokens_are_those_of_the_reference_by_every_backend(written, backend, step):
+    """In one step and in pieces; native calls are replayed, also those of rows that are no longer than the picks."""
+    directory, model = written
+    with opened(directory, num_blocks=14, select={"attention_backend": backend}, step=step) as engine:
+        assert engine.ready.facts["attention"] == backend
+        assert ("calls" in engine.ready.facts["program"]) is (backend == "cpu_native")
+        assert answer(engine, PROMPT[:5], 1) == [int(logits_of(model, PROMPT[:5])[-1].argmax())]
+        assert answer(engine, PROMPT, 6) == due_of(model)
+
+
 @pytest.mark.covers("MODEL-04")
 def test_a_store_supplies_index_keys_with_the_latents(written):
     directory, model = written
-    tokens = list(PROMPT)
-    for _ in range(6):
-        tokens.append(int(logits_of(model, tokens)[-1].argmax()))
-    due = tokens[len(PROMPT) :]
+    due = due_of(model)
     with opened(directory, num_blocks=14, select={"kv_connector": ["cpu_offload"]}) as engine:
         assert answer(engine, PROMPT, 6) == due
         engine._core.pool.forget_all()

@@ -19,7 +19,7 @@ from core_plugin_cpu.native import elementwise, experts, gemm, recurrent, sampli
 from core_plugin_cpu.native.packed import Format
 
 from core.api import RopeConfig
-from core.api.attention import AttentionContext, AttentionSite, BatchView, LatentSite
+from core.api.attention import AttentionContext, AttentionSite, BatchView, LatentSite, PickSite
 from core.api.experts import Routing
 from core.api.states import State, StateRows
 from core.ops import rotary_table
@@ -33,6 +33,11 @@ KV = torch.zeros(BLOCKS, *BACKEND.kv_layout(SITE).block_shape)
 LATENT_SITE = LatentSite(4, HEADS, 2 * DIM, DIM, DIM, DIM, 0.25)
 LATENT_LAYER = BACKEND.latent(LATENT_SITE)
 LATENT_LAYER.use_up(torch.randn(HEADS, DIM, 2 * DIM), torch.randn(HEADS, 2 * DIM, DIM))
+PICKED_LAYER = BACKEND.latent(replace(LATENT_SITE, picks=8))
+PICKED_LAYER.use_up(torch.randn(HEADS, DIM, 2 * DIM), torch.randn(HEADS, 2 * DIM, DIM))
+PICK_SITE = PickSite(5, HEADS, DIM, 0.25, picks=8)
+PICKER = BACKEND.picker(PICK_SITE)
+INDEX = torch.zeros(BLOCKS, *BACKEND.picker_layout(PICK_SITE).block_shape)
 LATENTS = torch.zeros(BLOCKS, *BACKEND.latent_layout(LATENT_SITE).block_shape)
 TABLE = rotary_table(RopeConfig(head_dim=DIM, rotary_dim=DIM), 40)
 WEIGHT = gemm.pack(torch.randn(32, 64))
@@ -81,6 +86,25 @@ def store_latents(
     return lambda: LATENT_LAYER.write(kept, rotated, kv, BACKEND.plan(view or batch()))
 
 
+def attend_picked(
+    picked: object = None, q: object = None, view: BatchView | None = None, kv: torch.Tensor = LATENTS
+) -> Call:
+    places = torch.arange(8, dtype=torch.int32).repeat(TOKENS, 1) if picked is None else picked
+    queries = heads() if q is None else q
+    return lambda: PICKED_LAYER.forward_picked(queries, heads(), kv, BACKEND.plan(view or batch()), places)
+
+
+def pick(q: object = None, weights: object = None, view: BatchView | None = None, kv: torch.Tensor = INDEX) -> Call:
+    queries = heads() if q is None else q
+    factors = torch.rand(TOKENS, HEADS) if weights is None else weights
+    return lambda: PICKER.forward(queries, factors, kv, BACKEND.plan(view or batch()))
+
+
+def store_index(key: object = None, view: BatchView | None = None, kv: torch.Tensor = INDEX) -> Call:
+    kept = torch.randn(TOKENS, DIM) if key is None else key
+    return lambda: PICKER.write(kept, kv, BACKEND.plan(view or batch()))
+
+
 def encode(q: object = None, k: object = None, view: BatchView | None = None) -> Call:
     def call() -> object:
         keys = heads(count=KV_HEADS)
@@ -117,6 +141,8 @@ def flawed_attention() -> Iterator[tuple[str, Call]]:
         yield f"encode: {name}", encode(q)
         yield f"attend latents: {name}", attend_latents(q)
         yield f"attend latents: rotated, {name}", attend_latents(rope=q)
+        yield f"attend picked: {name}", attend_picked(q=q)
+        yield f"pick: {name}", pick(q)
     keys = {
         "too few rows": heads(TOKENS - 1, KV_HEADS),
         "too many rows": heads(TOKENS + 2, KV_HEADS),
@@ -132,6 +158,7 @@ def flawed_attention() -> Iterator[tuple[str, Call]]:
         yield f"store latents: {name}", store_latents(k.flatten(1))
         if "head count" not in name:
             yield f"store latents: rotated, {name}", store_latents(rope=k[:, 0])
+            yield f"store index keys: {name}", store_index(k[:, 0])
     steps = {
         "block out of range": batch(block_tables=torch.tensor([[0, 1], [2, BLOCKS], [4, 5]], dtype=torch.int32)),
         "negative block": batch(block_tables=torch.tensor([[0, 1], [2, -1], [4, 5]], dtype=torch.int32)),
@@ -153,12 +180,31 @@ def flawed_attention() -> Iterator[tuple[str, Call]]:
         yield f"store: {name}", store(view=view)
         yield f"attend latents: {name}", attend_latents(view=view)
         yield f"store latents: {name}", store_latents(view=view)
+        yield f"attend picked: {name}", attend_picked(view=view)
+        yield f"pick: {name}", pick(view=view)
+        yield f"store index keys: {name}", store_index(view=view)
         if "offsets" in name:
             yield f"encode: {name}", encode(view=view)
     yield "attend: cache of another layout", attend(kv=torch.zeros(BLOCKS, 2, KV_HEADS, BLOCK))
     yield "store: cache of another layout", store(kv=torch.zeros(BLOCKS, 2, KV_HEADS, BLOCK))
     yield "attend latents: cache of another layout", attend_latents(kv=LATENTS[..., :DIM])
     yield "store latents: cache of another layout", store_latents(kv=LATENTS[..., :DIM])
+    right = torch.arange(8, dtype=torch.int32).repeat(TOKENS, 1)
+    picked = {
+        "of fewer tokens": right[:-1],
+        "of another number": right[:, :-1],
+        "of another dtype": right.long(),
+        "apart": right.repeat(1, 2)[:, ::2],
+        "behind the token": right.index_fill(0, torch.tensor([1]), 20),
+        "below none": right.index_fill(1, torch.tensor([3]), -2),
+    }
+    for name, places in picked.items():
+        yield f"attend picked: positions {name}", attend_picked(places)
+    yield "attend picked: cache of another layout", attend_picked(kv=LATENTS[..., :DIM])
+    yield "pick: cache of another layout", pick(kv=INDEX[..., :8])
+    yield "pick: weights of fewer tokens", pick(weights=torch.rand(TOKENS - 1, HEADS))
+    yield "pick: weights of another dtype", pick(weights=torch.rand(TOKENS, HEADS).double())
+    yield "store index keys: cache of another layout", store_index(kv=INDEX[..., :8])
     yield "use_up: keys of other heads", lambda: LATENT_LAYER.use_up(heads(HEADS + 1), heads(HEADS, 2 * DIM, DIM))
     yield "use_up: values of another size", lambda: LATENT_LAYER.use_up(heads(HEADS, DIM, 2 * DIM), heads(HEADS, DIM))
     yield "layer: heads that are no groups", lambda: BACKEND.layer(replace(SITE, num_kv_heads=3))
@@ -393,10 +439,10 @@ def main() -> None:
     """Try every misuse, then what is right."""
     torch.set_num_threads(1)
     with torch.inference_mode():
-        before = KV.clone(), LATENTS.clone()
+        before = KV.clone(), LATENTS.clone(), INDEX.clone()
         for name, call in cases():
             said = outcome(call)
-            print(json.dumps([name, said, all(map(torch.equal, (KV, LATENTS), before))]), flush=True)
+            print(json.dumps([name, said, all(map(torch.equal, (KV, LATENTS, INDEX), before))]), flush=True)
         mixtures = [
             choose(),
             identities(),
@@ -409,6 +455,9 @@ def main() -> None:
             store(),
             attend_latents(),
             store_latents(),
+            attend_picked(),
+            pick(),
+            store_index(),
             encode(),
             rotate(),
             recur(),

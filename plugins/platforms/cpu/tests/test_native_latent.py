@@ -234,11 +234,10 @@ def test_what_does_not_fit_is_refused():
         layer.forward(case.q, case.q_rope, kv[:1], plan)
     with pytest.raises(ValueError, match="do not fit"):
         layer.write(torch.zeros(2, 31), torch.zeros(2, 16), kv, plan)
-    with pytest.raises(ValueError, match="chosen positions"):
-        backend.latent(LatentSite(0, 2, 32, 16, 16, 16, 1.0, picks=64))
 
 
-def test_latent_models_are_served_whatever_the_size_of_their_heads():
+@pytest.mark.parametrize("feature", ["latent", "picks", "compressed"])
+def test_latent_models_are_served_whatever_the_size_of_their_heads(feature):
     request = AttentionRequest(
         device_type="cpu",
         dtype="float32",
@@ -247,7 +246,7 @@ def test_latent_models_are_served_whatever_the_size_of_their_heads():
         num_heads=16,
         num_kv_heads=16,
         block_size=32,
-        features=frozenset({"latent"}),
+        features=frozenset({feature} | {"latent"} if feature == "picks" else {feature}),
     )
     assert request.check(CPU_NATIVE).ok
     assert refine.attention(request, ProbeResult(available=True)).ok

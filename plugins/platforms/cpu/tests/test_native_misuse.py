@@ -48,6 +48,10 @@ def test_every_misuse_raises_and_writes_nothing(outcomes):
             "row 0 has 20 tokens, 1 of them in this step; its block table holds 16",
         ),
         ("attend: offsets that fall", "IndexError: the rows of the step have [2, -1, 2] tokens, which are not its 3"),
+        (
+            "attend picked: positions behind the token",
+            "IndexError: picked positions: 20 for token 1, at position 19; -1 to 19 expected",
+        ),
         ("rotary: position out of range", "IndexError: positions: number 1 of 3 is 40, outside 0 to 39"),
         ("lookup: negative id", "IndexError: rows of a table: number 0 of 1 is -1, outside 0 to 31"),
         ("route: more than there are", "ValueError: route: 13 of 12 experts, of 2048 at most, cannot be chosen"),

@@ -39,7 +39,7 @@ class TinyFamily:
         native: What differs further where the native attention of a CPU is to take it (heads of a multiple of 16).
         spread: Standard deviation of the random weights.
         model_impl: The model implementation to ask for; None: the one that core chooses.
-        programs: Whether its decode steps are programs without torch on a CPU.
+        programs: Whether its decode steps are programs without torch on a CPU; a text: why they are no programs.
         lacks: The attention feature that it needs and the native attention of a CPU does not have; empty for none.
             Another backend is then chosen for it.
     """
@@ -52,7 +52,7 @@ class TinyFamily:
     native: Mapping[str, Any] = field(default_factory=lambda: {"head_dim": 32})
     spread: float = 0.3
     model_impl: str | None = None
-    programs: bool = True
+    programs: bool | str = True
     lacks: str = ""
 
     def values(self, **overrides: Any) -> dict[str, Any]:

@@ -7,10 +7,19 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from core.api.attention import AttentionContext, AttentionSite, BatchView, KVLayout, LatentSite
+from core.api.attention import (
+    AttentionContext,
+    AttentionSite,
+    BatchView,
+    CompressedSite,
+    KVLayout,
+    LatentSite,
+    PickSite,
+)
 from core_plugin_cpu.native import attention as kernels
-from core_plugin_cpu.native import encoder
+from core_plugin_cpu.native import encoder, entries
 from core_plugin_cpu.native import latent as latents
+from core_plugin_cpu.native import picks as pickers
 from core_plugin_cpu.native.refine import MOST_HEAD_DIM
 from core_plugin_cpu.native.verify import apart
 
@@ -22,6 +31,7 @@ class NativeAttentionBackend:
         self._ctx = ctx
         self._caches: dict[tuple[float, ...], kernels.Cache] = {}
         self._latents: dict[tuple[LatentSite, int], latents.LatentCache] = {}
+        self._vectors: dict[tuple[PickSite | CompressedSite, int], pickers.VectorCache] = {}
         self._scratch: dict[tuple[int, ...], Tensor] = {}
 
     def kv_layout(self, site: AttentionSite) -> KVLayout:
@@ -42,10 +52,24 @@ class NativeAttentionBackend:
         return latents.latent_layout(site, self._ctx.block_size, self._ctx.kv_dtype)
 
     def latent(self, site: LatentSite) -> NativeLatentLayer:
-        """Return the latent attention of one layer. Raises `ValueError` for one that sees chosen positions only."""
-        if site.picks is not None:
-            raise ValueError(f"layer {site.layer} sees {site.picks} chosen positions; the kernels see all")
+        """Return the latent attention of one layer."""
         return NativeLatentLayer(site, self)
+
+    def picker_layout(self, site: PickSite) -> KVLayout:
+        """Return blocks of index keys."""
+        return pickers.picker_layout(site, self._ctx.block_size, self._ctx.kv_dtype)
+
+    def picker(self, site: PickSite) -> NativePicker:
+        """Return what picks positions, or entries."""
+        return NativePicker(site, self)
+
+    def compressed_layout(self, site: CompressedSite) -> KVLayout:
+        """Return blocks of entries. Raises `ValueError` where a block does not hold whole ones."""
+        return pickers.vector_layout(site.head_dim, self._ctx.block_size, site.ratio, self._ctx.kv_dtype)
+
+    def compressed(self, site: CompressedSite) -> NativeCompressedLayer:
+        """Return the attention to the entries of one layer."""
+        return NativeCompressedLayer(site, self)
 
     def encoder(self, site: AttentionSite) -> NativeEncoderLayer:
         """Return attention within the prompts of a step. Raises `ValueError` as `layer` does."""
@@ -87,6 +111,21 @@ class NativeAttentionBackend:
             ctx, scratch = self._ctx, latents.scratch_for(site, threads)
             found = latents.LatentCache(site, ctx.dtype, ctx.block_size, ctx.kv_dtype, scratch)
             self._latents[key] = found
+        return found
+
+    def vector_cache(self, site: PickSite | CompressedSite) -> pickers.VectorCache:
+        """Return how to read the cache of a picker, or of entries; those of one geometry share scratch memory."""
+        threads = torch.get_num_threads()
+        key = (replace(site, layer=0), threads)
+        found = self._vectors.get(key)
+        if found is None:
+            if isinstance(site, PickSite):
+                size, scratch = site.key_dim, pickers.scratch_for(site, threads)
+            else:
+                size, scratch = site.head_dim, entries.scratch_for(site, threads)
+            ctx = self._ctx
+            found = pickers.VectorCache(size, site.ratio, ctx.dtype, ctx.block_size, ctx.kv_dtype, scratch)
+            self._vectors[key] = found
         return found
 
 
@@ -161,6 +200,45 @@ class NativeLatentLayer:
 
     def forward(self, q: Tensor, q_rope: Tensor, kv: Tensor, plan: kernels.Batch) -> Tensor:
         """Attend causally; shapes as in `LatentLayer.forward`. Raises `RuntimeError` without up-projections."""
+        return latents.attend(q, q_rope, kv, plan, *self._needed(), scale=self._scale)
+
+    def forward_picked(self, q: Tensor, q_rope: Tensor, kv: Tensor, plan: kernels.Batch, picked: Tensor) -> Tensor:
+        """Attend to the positions `picked (tokens, picks)` of rows that are longer; else as `forward`."""
+        return latents.attend(q, q_rope, kv, plan, *self._needed(), picked, self._scale)
+
+    def _needed(self) -> tuple[latents.LatentCache, latents.UpProjection]:
         if self._up is None:
             raise RuntimeError(f"latent attention of layer {self._site.layer} has no up-projections yet")
-        return latents.attend(q, q_rope, kv, plan, self._backend.latent_cache(self._site), self._up, self._scale)
+        return self._backend.latent_cache(self._site), self._up
+
+
+class NativePicker:
+    """Chooses positions for latent layers, or entries for compressed ones."""
+
+    def __init__(self, site: PickSite, backend: NativeAttentionBackend) -> None:
+        self._site = site
+        self._backend = backend
+
+    def write(self, key: Tensor, kv: Tensor, plan: kernels.Batch) -> None:
+        """Store index keys `key (tokens, key_dim)` at the plan's slots."""
+        self._backend.vector_cache(self._site).store(key, kv, plan)
+
+    def forward(self, q: Tensor, weights: Tensor, kv: Tensor, plan: kernels.Batch) -> Tensor | None:
+        """`q (tokens, heads, key_dim)`, `weights (tokens, heads)` -> `(tokens, picks)` int32, or None for all."""
+        return pickers.pick(q, weights, kv, plan, self._site, self._backend.vector_cache(self._site))
+
+
+class NativeCompressedLayer:
+    """Attention to the compressed entries of one layer."""
+
+    def __init__(self, site: CompressedSite, backend: NativeAttentionBackend) -> None:
+        self._site = site
+        self._backend = backend
+
+    def write(self, given: Tensor, kv: Tensor, plan: kernels.Batch) -> None:
+        """Store those of the entries `(tokens, head_dim)` that are complete."""
+        self._backend.vector_cache(self._site).store(given, kv, plan)
+
+    def forward(self, q: Tensor, kv: Tensor, plan: kernels.Batch, picked: Tensor | None) -> tuple[Tensor, Tensor]:
+        """`q (tokens, heads, head_dim)` -> `(tokens, heads, head_dim)`, `(tokens, heads)`, both float32."""
+        return entries.attend(q, kv, plan, self._site, self._backend.vector_cache(self._site), picked)

@@ -30,13 +30,15 @@ CPU_NATIVE = AttentionSpec(
     name="cpu_native",
     impl="core_plugin_cpu.attention:NativeAttentionBackend",
     api=2,
-    summary="Paged, latent and encoder attention in C++ for AVX2, AVX-512, AVX-512 BF16 and AMX; portable elsewhere",
+    summary="Paged, latent, picking and encoder attention in C++: AVX2, AVX-512, AVX-512 BF16, AMX; portable elsewhere",
     band=3,
     devices=frozenset({"cpu"}),
     dtypes=frozenset({"float32", "bfloat16"}),
     kv_dtypes=frozenset({"float32", "bfloat16", "float16", "float8_e4m3fn", "float8_e5m2", "int8"}),
     block_multiple=16,
-    features=frozenset({"sliding_window", "softcap", "bidirectional", "alibi", "alibi_root", "sinks", "latent"}),
+    features=frozenset(
+        {"sliding_window", "softcap", "bidirectional", "alibi", "alibi_root", "sinks", "latent", "picks", "compressed"}
+    ),
     refine="core_plugin_cpu.native.refine:attention",
 )
 

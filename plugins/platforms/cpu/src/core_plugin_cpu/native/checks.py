@@ -48,8 +48,15 @@ STATE_ROWS = Entry(
     },
     result=True,
 )
+PICKED = Entry(
+    "picked",
+    pointers="picked query_starts seq_lens",
+    sizes="rows picks ratio",
+    slots={name: name for name in ("query_starts", "seq_lens", "rows")},
+    result=True,
+)
 _NAMES = {"token_ids": "rows of a table", "positions": "positions"}
-CHECKS = (TOKEN_IDS, POSITIONS, BATCH, STATE_ROWS)
+CHECKS = (TOKEN_IDS, POSITIONS, BATCH, PICKED, STATE_ROWS)
 """Calls that compute nothing, so that one of several equal ones is enough."""
 
 
@@ -98,6 +105,8 @@ def explain(entry: Entry, given: Mapping[str, float]) -> str:
         starts = _read(fields["query_starts"], fields["rows"] + 1, np.int32)
         slots = _read(fields["state_slots"], fields["rows"], np.int64)
         return _wrong_rows(starts, fields["tokens"]) or _outside("slots of states", slots, fields["slots"])
+    if entry is PICKED:
+        return _explain_picked(fields)
     return _outside(_NAMES[entry.slots["values"]], _read(fields["values"], fields["count"], np.int64), fields["limit"])
 
 
@@ -122,6 +131,20 @@ def _explain_batch(fields: Mapping[str, int]) -> str:
         if ((table < 0) | (table >= blocks)).any():
             return _outside(f"blocks of row {row}", table, blocks)
     return _outside("slots", _read(fields["slots"], tokens, np.int64), blocks * size)
+
+
+def _explain_picked(fields: Mapping[str, int]) -> str:
+    starts = _read(fields["query_starts"], fields["rows"] + 1, np.int32)
+    lengths = _read(fields["seq_lens"], fields["rows"], np.int32)
+    picked = _read(fields["picked"], int(starts[-1]) * fields["picks"], np.int32).reshape(-1, fields["picks"])
+    for token, places in enumerate(picked):
+        row = int(np.searchsorted(starts, token, side="right")) - 1
+        position = int(lengths[row] - starts[row + 1]) + token
+        last = (position + 1) // fields["ratio"] - 1
+        wrong = places[(places < -1) | (places > last)]
+        if len(wrong):
+            return f"picked positions: {wrong[0]} for token {token}, at position {position}; -1 to {last} expected"
+    return "picked positions: one was none of its row's"
 
 
 def _wrong_rows(starts: np.ndarray, tokens: int) -> str:

@@ -2,6 +2,7 @@
 
 Three calls: queries are brought to the latents, attention, what they found there is made values. Rows of many new
 tokens are *expanded*: keys and values are made of their latents within the second call, and the others leave them out.
+Which rows are limited to picked positions the second call knows by their lengths, as a program is made for all steps.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from torch.nn.functional import pad
 
 from core.api.attention import KVLayout, LatentSite
 from core_plugin_cpu.native.attention import CACHE_CODES, SCALE_BYTES, Batch, aligned
-from core_plugin_cpu.native.checks import CODES, unfit
+from core_plugin_cpu.native.checks import CODES, PICKED, explain, unfit
 from core_plugin_cpu.native.entry import PREFIX, Entry
 from core_plugin_cpu.native.library import library
 
@@ -26,21 +27,21 @@ _ROWS = {name: name for name in ("query_starts", "seq_lens", "rows")}
 
 LATENT_STORE = Entry(
     "latent_store",
-    pointers="latent rope_key cache slots",
-    sizes="tokens latent_dim rope_dim latent_stride rope_stride dtype kv_dtype threads",
-    slots={"tokens": "tokens", "slots": "slots"},
+    pointers="latent rope_key cache slots query_starts seq_lens",
+    sizes="rows tokens latent_dim rope_dim latent_stride rope_stride ratio dtype kv_dtype threads",
+    slots=_ROWS | {"tokens": "tokens", "slots": "slots"},
 )
 HEAD_PRODUCT = Entry(
     "head_product",
     pointers="x w out query_starts seq_lens scratch",
-    sizes="rows heads inputs outputs x_stride x_head_stride latent_dim key_dim value_dim dtype threads",
+    sizes="rows heads inputs outputs x_stride x_head_stride latent_dim key_dim value_dim picks dtype threads",
     slots=_ROWS,
 )
 LATENT_ATTENTION = Entry(
     "latent_attention",
-    pointers="q q_rope absorbed key value cache found out query_starts seq_lens table scratch",
-    sizes="rows heads latent_dim rope_dim key_dim value_dim block_size q_stride q_head_stride rope_stride "
-    "rope_head_stride table_stride dtype kv_dtype threads",
+    pointers="q q_rope absorbed key value cache found out picked query_starts seq_lens table scratch",
+    sizes="rows heads latent_dim rope_dim key_dim value_dim block_size picks q_stride q_head_stride "
+    "rope_stride rope_head_stride table_stride dtype kv_dtype threads",
     numbers="scale",
     slots=_ROWS | {"table": "table", "table_stride": "table_stride"},
 )
@@ -59,13 +60,14 @@ def latent_layout(site: LatentSite, block_size: int, kv_dtype: torch.dtype) -> K
 def scratch_for(site: LatentSite, threads: int) -> Tensor:
     """Return scratch memory for layers of this geometry with up to `threads` threads, whatever the batch."""
     sizes = (site.latent_dim, site.rope_dim, site.key_dim, site.value_dim)
-    needed = [_scratch(LATENT_ATTENTION, (1, site.num_heads, *sizes, *(0,) * 8, threads, 0.0))]
+    needed = [scratch_of(LATENT_ATTENTION, (1, site.num_heads, *sizes, 0, site.picks or 0, *(0,) * 7, threads, 0.0))]
     for inputs, outputs in ((site.key_dim, site.latent_dim), (site.latent_dim, site.value_dim)):
-        needed.append(_scratch(HEAD_PRODUCT, (1, site.num_heads, inputs, outputs, *(0,) * 6, threads)))
+        needed.append(scratch_of(HEAD_PRODUCT, (1, site.num_heads, inputs, outputs, *(0,) * 7, threads)))
     return aligned(max(needed))
 
 
-def _scratch(entry: Entry, numbers: tuple[float, ...]) -> int:
+def scratch_of(entry: Entry, numbers: tuple[float, ...]) -> int:
+    """Return the bytes of scratch memory that an entry asks for, given all but its pointers."""
     function = getattr(library(), f"{PREFIX}{entry.name}_scratch")
     function.argtypes, function.restype = [ctypes.c_char_p], ctypes.c_int64
     return int(function(entry.pack(*(0 for _ in entry.pointers), *numbers)))
@@ -154,17 +156,25 @@ def write_latents(
     if scale != 1.0:
         # The kernel rounds what it is given; in float32 it is what it would be if the kernel divided.
         latent, rope_key, dtype = latent.float() / scale, rope_key.float() / scale, torch.float32
-    pointers = (latent.data_ptr(), rope_key.data_ptr(), kv.data_ptr(), batch.slots)
-    sizes = (batch.tokens, site.latent_dim, site.rope_dim, latent.stride(0), rope_key.stride(0))
+    pointers = (latent.data_ptr(), rope_key.data_ptr(), kv.data_ptr(), batch.slots, batch.query_starts, batch.seq_lens)
+    sizes = (batch.rows, batch.tokens, site.latent_dim, site.rope_dim, latent.stride(0), rope_key.stride(0), 1)
     LATENT_STORE(*pointers, *sizes, CODES[dtype], CACHE_CODES[cache.kv_dtype], torch.get_num_threads())
 
 
 def attend(
-    q: Tensor, q_rope: Tensor, kv: Tensor, batch: Batch, cache: LatentCache, up: UpProjection, scale: float = 1.0
+    q: Tensor,
+    q_rope: Tensor,
+    kv: Tensor,
+    batch: Batch,
+    cache: LatentCache,
+    up: UpProjection,
+    picked: Tensor | None = None,
+    scale: float = 1.0,
 ) -> Tensor:
     """Attend causally: `q (tokens, heads, key_dim)`, `q_rope (tokens, heads, rope_dim)`.
 
     Args:
+        picked: `(tokens, picks)` int32, the positions that queries of rows longer than `picks` see; -1 stands for none.
         scale: Factor of what is read: of the scores, and of the result, which is linear in it.
 
     Returns:
@@ -174,26 +184,44 @@ def attend(
     q = cache.take("q", q, (batch.tokens, site.num_heads, site.key_dim))
     q_rope = cache.take("q_rope", q_rope, (batch.tokens, site.num_heads, site.rope_dim))
     cache.compare(kv, batch)
+    places, picks = (0, 0) if picked is None else (place_of(picked, batch, site.picks), picked.shape[1])
     latent_dim = up.key.shape[2]
     absorbed = torch.empty(batch.tokens, site.num_heads, latent_dim, dtype=q.dtype)
     found = torch.empty(batch.tokens, site.num_heads, latent_dim, dtype=q.dtype)
     out = torch.empty(batch.tokens, site.num_heads * site.value_dim, dtype=q.dtype)
-    _multiply(q, up.key, absorbed, (site.key_dim, latent_dim), batch, cache)
+    _multiply(q, up.key, absorbed, (site.key_dim, latent_dim), batch, cache, picks)
     read = (q, q_rope, absorbed, up.key, up.value, kv, found, out)
-    rows = (batch.query_starts, batch.seq_lens, batch.table)
+    rows = (places, batch.query_starts, batch.seq_lens, batch.table)
     sizes = (batch.rows, site.num_heads, site.latent_dim, site.rope_dim, site.key_dim, site.value_dim, cache.block_size)
-    strides = (q.stride(0), q.stride(1), q_rope.stride(0), q_rope.stride(1), batch.table_stride)
+    strides = (picks, q.stride(0), q.stride(1), q_rope.stride(0), q_rope.stride(1), batch.table_stride)
     pointers = (*(one.data_ptr() for one in read), *rows, cache.scratch.data_ptr())
     kind = (CODES[cache.dtype], CACHE_CODES[cache.kv_dtype])
     LATENT_ATTENTION(*pointers, *sizes, *strides, *kind, threads, site.scale * scale)
-    _multiply(found, up.value, out, (latent_dim, site.value_dim), batch, cache)
+    _multiply(found, up.value, out, (latent_dim, site.value_dim), batch, cache, picks)
     return out if scale == 1.0 else out.mul_(scale)
 
 
-def _multiply(x: Tensor, weight: Tensor, out: Tensor, sizes: tuple[int, int], batch: Batch, cache: LatentCache) -> None:
+def place_of(picked: Tensor, batch: Batch, picks: int | None, ratio: int = 1) -> int:
+    """Return where picked positions are, or numbers of entries for each `ratio` tokens.
+
+    Raises:
+        ValueError, IndexError: They are none of the step's.
+    """
+    wanted = (batch.tokens, picks)
+    if picked.shape != wanted or picked.dtype is not torch.int32 or not picked.is_cpu or not picked.is_contiguous():
+        raise unfit(f"contiguous {wanted} {torch.int32} on the CPU and", picked=picked)
+    arguments = (picked.data_ptr(), batch.query_starts, batch.seq_lens, batch.rows, picked.shape[1], ratio)
+    if PICKED(*arguments):
+        raise IndexError(explain(PICKED, dict(zip(PICKED.fields, arguments))))
+    return arguments[0]
+
+
+def _multiply(
+    x: Tensor, weight: Tensor, out: Tensor, sizes: tuple[int, int], batch: Batch, cache: LatentCache, picks: int
+) -> None:
     """Multiply the vectors of each head with its own matrix, for rows that are not expanded."""
     site = cache.site
     pointers = (x.data_ptr(), weight.data_ptr(), out.data_ptr(), batch.query_starts, batch.seq_lens)
-    strides = (x.stride(0), x.stride(1), site.latent_dim, site.key_dim, site.value_dim)
+    strides = (x.stride(0), x.stride(1), site.latent_dim, site.key_dim, site.value_dim, picks)
     kind = (CODES[x.dtype], torch.get_num_threads())
     HEAD_PRODUCT(*pointers, cache.scratch.data_ptr(), batch.rows, site.num_heads, *sizes, *strides, *kind)

@@ -12,8 +12,8 @@ MOST_HEAD_DIM = 256
 
 def attention(request: AttentionRequest, probe: ProbeResult) -> Verdict:
     """Native attention needs the library, and in a paged cache of keys and values heads of whole vectors."""
-    encoder, latent = ("bidirectional" in request.features), ("latent" in request.features)
-    sizes = [] if latent else sorted(request.sizes)
+    encoder = "bidirectional" in request.features
+    sizes = [] if {"latent", "compressed"} & request.features else sorted(request.sizes)
     unfit = [dim for dim in sizes if dim > MOST_HEAD_DIM or (dim % 16 and not encoder)]
     return Verdict.of(
         None if library.available() else f"no native library: {library.reason()} ({library.REMEDY})",

@@ -1,0 +1,2 @@
+#define CORE_VARIANT amx
+#include "attention/entry_kernels.h"

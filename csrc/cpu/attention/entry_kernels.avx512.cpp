@@ -1,0 +1,2 @@
+#define CORE_VARIANT avx512
+#include "attention/entry_kernels.h"

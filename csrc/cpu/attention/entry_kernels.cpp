@@ -1,0 +1,2 @@
+#define CORE_VARIANT base
+#include "attention/entry_kernels.h"

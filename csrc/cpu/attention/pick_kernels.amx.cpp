@@ -1,0 +1,2 @@
+#define CORE_VARIANT amx
+#include "attention/pick_kernels.h"

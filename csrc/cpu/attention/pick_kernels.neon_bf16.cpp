@@ -1,0 +1,2 @@
+#define CORE_VARIANT neon_bf16
+#include "attention/pick_kernels.h"
