@@ -39,7 +39,7 @@ struct Coarse {
 };
 static_assert(sizeof(Coarse) == 48, "rows are arrays of this");
 
-#if defined(__AVX512VNNI__) || defined(__ARM_FEATURE_DOTPROD)
+#if defined(CORE_UNSIGNED_DOTS) || defined(__ARM_FEATURE_DOTPROD)
 #define CORE_DOT_BYTES 1
 #endif
 

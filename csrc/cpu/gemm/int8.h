@@ -16,25 +16,28 @@ constexpr int kVecs = 16 / kLanes;
 constexpr int64_t kHeader = 64;  // bytes before a row's values
 
 #if defined(__AVX512F__)
-constexpr int kRows = 6, kWide = 4;
+constexpr int kRows = 6, kWide = 4, kWideRows = 6;
+#elif defined(__AVXVNNI__)
+constexpr int kRows = 6, kWide = 4, kWideRows = 1;
 #elif defined(__AVX2__) || defined(__aarch64__)
-constexpr int kRows = 4, kWide = 1;
+constexpr int kRows = 4, kWide = 1, kWideRows = 4;
 #else
-constexpr int kRows = 2, kWide = 1;
+constexpr int kRows = 2, kWide = 1, kWideRows = 2;
 #endif
+// kWideRows: rows up to which there are registers for the sums of several panels.
 
 constexpr int kFewRows = 2;  // rows up to which weights come from memory rather than from a cache
 
-#if defined(__AVX512VNNI__)
+#if defined(CORE_UNSIGNED_DOTS)
 // The instruction multiplies unsigned by signed: activations are stored 128 too large, and sums start 128 times the sum
 // of the channel's weights too low.
 constexpr int64_t kValueBytes = 1;
 CORE_INLINE void put_values(vi values, char* to) { store_bytes(values ^ 0x80, to); }
 CORE_INLINE vi first_sum(const char* sums) { return reinterpret_cast<vi>(load_bits(sums)) * -128; }
 CORE_INLINE vi dot_line(vi sum, vu weights, const char* x) {
-  int32_t four;
+  uint32_t four;
   std::memcpy(&four, x, 4);
-  return (vi)_mm512_dpbusd_epi32((__m512i)sum, _mm512_set1_epi32(four), (__m512i)weights);
+  return dot_bytes(sum, splat_bits(four), weights);
 }
 #elif defined(__ARM_FEATURE_DOTPROD)
 constexpr int64_t kValueBytes = 1;
@@ -123,10 +126,13 @@ constexpr Tiles make_tiles(std::index_sequence<I...>) {
 
 void run_tile(const Call& call, const Tile& where, const char*, float* out) {
   static constexpr Tiles tiles = make_tiles(std::make_index_sequence<kRows * kWide>());
+  const char* x = call.rows + where.row * call.row_bytes;
   const char* w = panel_of(call, where.panel);
-  tiles.at[where.rows - 1][where.panels - 1](call.rows + where.row * call.row_bytes, call.row_bytes, w,
-                                             call.panel_bytes, ceil_div(call.args->k, 4), w + scales_at(call) + 64,
-                                             out);
+  int64_t lines = ceil_div(call.args->k, 4), sums = scales_at(call) + 64;
+  int64_t wide = where.rows <= kWideRows ? where.panels : 1;
+  for (int64_t p = 0; p < where.panels; p += wide, w += call.panel_bytes, out += kPanel) {
+    tiles.at[where.rows - 1][wide - 1](x, call.row_bytes, w, call.panel_bytes, lines, w + sums, out);
+  }
 }
 
 template <typename From>

@@ -14,6 +14,8 @@ namespace {
 
 #if defined(__AVX512F__)
 constexpr int kRows = 8, kWide = 4;
+#elif defined(__AVXVNNI__)
+constexpr int kRows = 8, kWide = 4;
 #elif defined(__AVX2__)
 constexpr int kRows = 4, kWide = 1;
 #else
@@ -31,8 +33,8 @@ CORE_INLINE vi dot_codes(vi sum, vu codes, const int8_t* x) {
 #if defined(__ARM_FEATURE_DOTPROD)
   if (Bits <= 7) return (vi)vdotq_s32((int32x4_t)sum, (int8x16_t)codes, (int8x16_t)values);
 #endif
-#if defined(__AVX512VNNI__)
-  return (vi)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)codes, (__m512i)values);
+#if defined(CORE_UNSIGNED_DOTS)
+  return dot_bytes(sum, codes, values);
 #else
 #if defined(__AVX512BW__)
   // Pairs of products stay below 2^15 for codes of up to six bits.
