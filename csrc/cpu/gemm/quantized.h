@@ -15,7 +15,7 @@ namespace {
 #if defined(__AVX512F__)
 constexpr int kRows = 8, kWide = 4;
 #elif defined(__AVXVNNI__)
-constexpr int kRows = 8, kWide = 4;
+constexpr int kRows = 6, kWide = 4;
 #elif defined(__AVX2__)
 constexpr int kRows = 4, kWide = 1;
 #else
@@ -101,6 +101,10 @@ struct Sums<F, Fine, M> {
 template <typename F, typename X, int M>
 CORE_INLINE void add_block(vf* acc, const char* codes, int v, const BlockScale& scale, const char* x,
                            int64_t row_bytes) {
+#if defined(__AVXVNNI__)
+  // Or else activations of several rows are kept for the next vector, and spilled: there are 16 registers.
+  if (M > 1) __asm__ volatile("" : "+r"(x));
+#endif
   constexpr bool halves = F::halves;
   auto row = [&](int i) -> const X& { return *reinterpret_cast<const X*>(x + i * row_bytes); };
 #pragma GCC unroll 2
