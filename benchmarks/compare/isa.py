@@ -35,5 +35,5 @@ CAPS: Mapping[str, Cap] = {
     "avx_vnni": Cap(_environ("avx_vnni", "avx2", "AVX2_VNNI", "AVX2"), (*_SSE_AND_AVX2, "AVX_VNNI")),
     "avx512": Cap(_environ("avx512", "avx512", "AVX512_CORE", "AVX512"), (*_SSE_AND_AVX2, "AVX512")),
 }
-"""Name -> the bound. `avx_vnni` is AVX2 with dot products of bytes, which torch and MKL have no name for; `avx512` is the
-first generation: dot products neither of bytes nor of bfloat16."""
+"""Name -> the bound. `avx_vnni` is AVX2 with dot products of bytes, for which torch and MKL have no name; `avx512` is
+the first generation: dot products neither of bytes nor of bfloat16."""

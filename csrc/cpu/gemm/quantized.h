@@ -102,8 +102,7 @@ template <typename F, typename X, int M>
 CORE_INLINE void add_block(vf* acc, const char* codes, int v, const BlockScale& scale, const char* x,
                            int64_t row_bytes) {
 #if defined(__AVXVNNI__)
-  // Or else activations of several rows are kept for the next vector, and spilled: there are 16 registers.
-  if (M > 1) __asm__ volatile("" : "+r"(x));
+  if (M > 1) __asm__ volatile("" : "+r"(x));  // or else activations wait for the next vector, on the stack
 #endif
   constexpr bool halves = F::halves;
   auto row = [&](int i) -> const X& { return *reinterpret_cast<const X*>(x + i * row_bytes); };
