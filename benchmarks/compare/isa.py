@@ -32,6 +32,8 @@ def _environ(core: str, aten: str, onednn: str, mkl: str) -> dict[str, str]:
 
 CAPS: Mapping[str, Cap] = {
     "avx2": Cap(_environ("avx2", "avx2", "AVX2", "AVX2"), _SSE_AND_AVX2),
+    "avx_vnni": Cap(_environ("avx_vnni", "avx2", "AVX2_VNNI", "AVX2"), (*_SSE_AND_AVX2, "AVX_VNNI")),
     "avx512": Cap(_environ("avx512", "avx512", "AVX512_CORE", "AVX512"), (*_SSE_AND_AVX2, "AVX512")),
 }
-"""Name -> the bound. `avx512` is the first generation: neither dot products of bytes nor of bfloat16."""
+"""Name -> the bound. `avx_vnni` is AVX2 with dot products of bytes, for which torch and MKL have no name; `avx512` is
+the first generation: dot products neither of bytes nor of bfloat16."""

@@ -20,6 +20,7 @@ _SWITCHES = {
     "BMI2": "bmi2",
     "FMA": "fma",
     "F16C": "f16c",
+    "AVX_VNNI": "avx_vnni",
     "AVX512": "avx512f",
     "AVX512_VBMI": "avx512vbmi",
     "AVX512_VNNI": "avx512_vnni",

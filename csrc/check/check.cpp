@@ -414,8 +414,8 @@ void check_products() {
 
 int main() {
   compute_refused_instructions();
-  const char* levels[] = {"base", "avx2", "avx512", "avx512_vnni", "avx512_bf16", "amx", "neon_dot", "neon_bf16",
-                          "neon_i8mm"};
+  const char* levels[] = {"base", "avx2",     "avx_vnni",  "avx512",   "avx512_vnni", "avx512_bf16",
+                          "amx",  "neon_dot", "neon_bf16", "neon_i8mm"};
   for (const char* level : levels) {
     if (core_cpu_select_isa(level) != 0) continue;
     check_attention(CORE_F32, 1e-5);

@@ -22,17 +22,15 @@ DECLARE(neon_bf16)
 #undef DECLARE
 
 static const Variants<void(const core_attention_args*)> kAttention = {
-    {base::attention, CORE_AVX2(avx2::attention), CORE_AVX512(avx512::attention), nullptr,
-     CORE_AVX512_BF16(avx512_bf16::attention), CORE_AMX(amx::attention), nullptr,
-     CORE_NEON_BF16(neon_bf16::attention)}};
+    base::attention, CORE_AVX2(avx2::attention), CORE_AVX512(avx512::attention),
+    CORE_AVX512_BF16(avx512_bf16::attention), CORE_AMX(amx::attention), CORE_NEON_BF16(neon_bf16::attention)};
 
 static const Variants<void(const core_encode_args*)> kEncode = {
-    {base::encode, CORE_AVX2(avx2::encode), CORE_AVX512(avx512::encode), nullptr,
-     CORE_AVX512_BF16(avx512_bf16::encode), CORE_AMX(amx::encode), nullptr, CORE_NEON_BF16(neon_bf16::encode)}};
+    base::encode, CORE_AVX2(avx2::encode), CORE_AVX512(avx512::encode),
+    CORE_AVX512_BF16(avx512_bf16::encode), CORE_AMX(amx::encode), CORE_NEON_BF16(neon_bf16::encode)};
 
 static const Variants<void(const core_store_kv_args*)> kStore = {
-    {base::store_kv, CORE_AVX2(avx2::store_kv), CORE_AVX512(avx512::store_kv), nullptr, nullptr, nullptr,
-     nullptr, nullptr}};
+    base::store_kv, CORE_AVX2(avx2::store_kv), CORE_AVX512(avx512::store_kv)};
 
 }  // namespace core
 

@@ -21,17 +21,15 @@ DECLARE(neon_bf16)
 #undef DECLARE
 
 static const Variants<void(const core_latent_attention_args*)> kLatent = {
-    {base::latent_attention, CORE_AVX2(avx2::latent_attention), CORE_AVX512(avx512::latent_attention), nullptr,
-     CORE_AVX512_BF16(avx512_bf16::latent_attention), CORE_AMX(amx::latent_attention), nullptr,
-     CORE_NEON_BF16(neon_bf16::latent_attention)}};
+    base::latent_attention, CORE_AVX2(avx2::latent_attention), CORE_AVX512(avx512::latent_attention),
+    CORE_AVX512_BF16(avx512_bf16::latent_attention), CORE_AMX(amx::latent_attention),
+    CORE_NEON_BF16(neon_bf16::latent_attention)};
 
 static const Variants<void(const core_head_product_args*)> kProduct = {
-    {base::head_product, CORE_AVX2(avx2::head_product), CORE_AVX512(avx512::head_product), nullptr,
-     nullptr, nullptr, nullptr, nullptr}};
+    base::head_product, CORE_AVX2(avx2::head_product), CORE_AVX512(avx512::head_product)};
 
 static const Variants<void(const core_latent_store_args*)> kStore = {
-    {base::latent_store, CORE_AVX2(avx2::latent_store), CORE_AVX512(avx512::latent_store), nullptr, nullptr, nullptr,
-     nullptr, nullptr}};
+    base::latent_store, CORE_AVX2(avx2::latent_store), CORE_AVX512(avx512::latent_store)};
 
 }  // namespace core
 

@@ -14,8 +14,8 @@
 namespace core {
 namespace {
 
-constexpr const char* kNames[kIsaCount] = {"base", "avx2", "avx512", "avx512_vnni", "avx512_bf16", "amx",
-                                            "neon_dot", "neon_bf16", "neon_i8mm"};
+constexpr const char* kNames[kIsaCount] = {"base", "avx2",     "avx_vnni",  "avx512",   "avx512_vnni", "avx512_bf16",
+                                            "amx",  "neon_dot", "neon_bf16", "neon_i8mm"};
 
 #if defined(__linux__) && defined(__aarch64__)
 Isa best_neon() {
@@ -37,15 +37,25 @@ Isa best_neon() {
 }
 #endif
 
+#if defined(__x86_64__)
+struct Registers {
+  unsigned a, b, c, d;
+};
+
+// Features of the processor. gcc 12's __builtin_cpu_supports does not know the names of all of them.
+Registers cpuid_leaf_7(unsigned subleaf) {
+  Registers found = {7, 0, subleaf, 0};
+  __asm__ volatile("cpuid" : "+a"(found.a), "=b"(found.b), "+c"(found.c), "=d"(found.d));
+  return found;
+}
+#endif
+
 #if defined(CORE_EMULATED_TILES)
 bool amx_usable() { return true; }  // see check/emulated_tiles.h
 #elif defined(__linux__) && defined(__x86_64__) && defined(CORE_HAVE_AMX)
-// CPUID leaf 7 tells AMX; gcc 12's __builtin_cpu_supports does not know its name.
 bool amx_in_processor() {
-  unsigned a = 7, b = 0, c = 0, d = 0;
-  __asm__ volatile("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));  // leaf 7, subleaf 0
   constexpr unsigned bf16 = 1u << 22, tile = 1u << 24, int8 = 1u << 25;
-  return (d & (bf16 | tile | int8)) == (bf16 | tile | int8);
+  return (cpuid_leaf_7(0).d & (bf16 | tile | int8)) == (bf16 | tile | int8);
 }
 
 // Tile registers enlarge the signal frame, so the kernel hands them out per process and only on request.
@@ -59,17 +69,31 @@ bool amx_usable() { return amx_in_processor() && amx_permitted(); }
 [[maybe_unused]] bool amx_usable() { return false; }
 #endif
 
+#if defined(__x86_64__) && defined(CORE_HAVE_AVX2)
+bool has_avx2() {
+  __builtin_cpu_init();
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
+}
+#endif
+
+// Whether there are AVX2's dot products of bytes; subleaf 0 says how many subleaves there are.
+bool avx_vnni_usable() {
+#if defined(__x86_64__) && defined(CORE_HAVE_AVX2) && defined(CORE_HAVE_AVX_VNNI)
+  constexpr unsigned avx_vnni = 1u << 4;
+  return has_avx2() && cpuid_leaf_7(0).a >= 1 && (cpuid_leaf_7(1).a & avx_vnni) != 0;
+#else
+  return false;
+#endif
+}
+
 Isa best() {
 #if defined(__x86_64__) && defined(CORE_HAVE_AVX2)
-  __builtin_cpu_init();
-  if (!(__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2"))) {
-    return Isa::base;
-  }
+  if (!has_avx2()) return Isa::base;
 #ifdef CORE_HAVE_AVX512
   if (!(__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
         __builtin_cpu_supports("avx512cd"))) {
-    return Isa::avx2;
+    return avx_vnni_usable() ? Isa::avx_vnni : Isa::avx2;
   }
 #ifdef CORE_HAVE_AVX512_VNNI
   if (!__builtin_cpu_supports("avx512vnni")) return Isa::avx512;
@@ -83,7 +107,7 @@ Isa best() {
   return Isa::avx512;
 #endif
 #else
-  return Isa::avx2;
+  return avx_vnni_usable() ? Isa::avx_vnni : Isa::avx2;
 #endif
 #elif defined(__linux__) && defined(__aarch64__)
   return best_neon();
@@ -96,10 +120,8 @@ Isa best() {
 // Intel's processors that have AMX start a dot product of bfloat16 pairs every other cycle, and two multiply-adds in
 // each: where a virtual machine withholds AMX from it, widened weights are multiplied in little more than half the time.
 bool slow_bf16_dot_products() {
-  unsigned a = 7, b = 0, c = 0, d = 0;
-  __asm__ volatile("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));  // leaf 7, subleaf 0
   constexpr unsigned float16 = 1u << 23;  // AVX-512 FP16, which came with AMX and is not withheld with it
-  return __builtin_cpu_is("intel") && (d & float16) != 0;
+  return __builtin_cpu_is("intel") && (cpuid_leaf_7(0).d & float16) != 0;
 }
 #else
 bool slow_bf16_dot_products() { return false; }
@@ -125,10 +147,16 @@ int level_of(const char* name) {
   return -1;
 }
 
+// Whether the processor has a level of its family. A faster one does not imply `avx_vnni` (kExtends).
+bool usable(int level) {
+  if (level == static_cast<int>(Isa::avx_vnni)) return avx_vnni_usable();
+  return level >= 0 && level <= static_cast<int>(best());
+}
+
 Isa initial() {
   const char* cap = std::getenv("CORE_CPU_ISA");
   int level = cap == nullptr ? -1 : level_of(cap);
-  return level >= 0 && level <= static_cast<int>(best()) ? static_cast<Isa>(level) : usual();
+  return usable(level) ? static_cast<Isa>(level) : usual();
 }
 
 std::atomic<int>& current() {
@@ -151,7 +179,7 @@ CORE_API const char* core_cpu_isa() { return core::kNames[static_cast<int>(core:
 // Use `name` from now on; not while kernels run. Returns 0, or -1 for a name that is unknown or more than is there.
 CORE_API int64_t core_cpu_select_isa(const char* name) {
   int level = core::level_of(name);
-  if (level < 0 || level > static_cast<int>(core::best())) return -1;
+  if (!core::usable(level)) return -1;
   core::current().store(level, std::memory_order_relaxed);
   return 0;
 }

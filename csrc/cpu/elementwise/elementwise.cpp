@@ -21,18 +21,18 @@ DECLARE(avx512_bf16)
 #undef DECLARE
 
 #define VARIANTS(f) \
-  { f(base), CORE_AVX2(f(avx2)), CORE_AVX512(f(avx512)), nullptr, CORE_AVX512_BF16(f(avx512_bf16)), nullptr }
+  { f(base), CORE_AVX2(f(avx2)), CORE_AVX512(f(avx512)), CORE_AVX512_BF16(f(avx512_bf16)) }
 #define RMS_NORM(variant) variant::rms_norm
 #define GATED(variant) variant::gated
 #define LAYER_NORM(variant) variant::layer_norm
 #define ACTIVATE(variant) variant::plain_activation
 #define ROPE_KV(variant) variant::rope_kv
 
-static const Variants<void(const core_rms_norm_args*)> kRmsNorm = {VARIANTS(RMS_NORM)};
-static const Variants<void(const core_gated_args*)> kGated = {VARIANTS(GATED)};
-static const Variants<void(const core_layer_norm_args*)> kLayerNorm = {VARIANTS(LAYER_NORM)};
-static const Variants<void(const core_activate_args*)> kActivate = {VARIANTS(ACTIVATE)};
-static const Variants<void(const core_rope_kv_args*)> kRopeKv = {VARIANTS(ROPE_KV)};
+static const Variants<void(const core_rms_norm_args*)> kRmsNorm = VARIANTS(RMS_NORM);
+static const Variants<void(const core_gated_args*)> kGated = VARIANTS(GATED);
+static const Variants<void(const core_layer_norm_args*)> kLayerNorm = VARIANTS(LAYER_NORM);
+static const Variants<void(const core_activate_args*)> kActivate = VARIANTS(ACTIVATE);
+static const Variants<void(const core_rope_kv_args*)> kRopeKv = VARIANTS(ROPE_KV);
 
 }  // namespace core
 

@@ -19,14 +19,14 @@ DECLARE(avx512_bf16)
 #undef DECLARE
 
 #define VARIANTS(f) \
-  { f(base), CORE_AVX2(f(avx2)), CORE_AVX512(f(avx512)), nullptr, CORE_AVX512_BF16(f(avx512_bf16)), nullptr }
+  { f(base), CORE_AVX2(f(avx2)), CORE_AVX512(f(avx512)), CORE_AVX512_BF16(f(avx512_bf16)) }
 #define ROUTE(variant) variant::route
 #define ADD_IDENTITIES(variant) variant::add_identities
 #define SUM_WEIGHED(variant) variant::sum_weighed
 
-static const Variants<void(const core_route_args*)> kRoute = {VARIANTS(ROUTE)};
-static const Variants<void(const core_add_identities_args*)> kAddIdentities = {VARIANTS(ADD_IDENTITIES)};
-static const Variants<experts::SumWeighed> kSumWeighed = {VARIANTS(SUM_WEIGHED)};
+static const Variants<void(const core_route_args*)> kRoute = VARIANTS(ROUTE);
+static const Variants<void(const core_add_identities_args*)> kAddIdentities = VARIANTS(ADD_IDENTITIES);
+static const Variants<experts::SumWeighed> kSumWeighed = VARIANTS(SUM_WEIGHED);
 
 namespace experts {
 SumWeighed* sum_weighed() { return kSumWeighed.pick(); }

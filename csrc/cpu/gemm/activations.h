@@ -94,7 +94,7 @@ static_assert(sizeof(FinePairs) == 80, "rows are arrays of this");
 // there are no such instructions, or better ones. A power of two, so that runs of lines end where halves of a block do.
 template <typename F>
 constexpr int lines_in_16_bits() {
-#if defined(__AVX512VNNI__) || !defined(__AVX2__)
+#if defined(CORE_UNSIGNED_DOTS) || !defined(__AVX2__)
   return 0;
 #else
   constexpr int largest = F::e2m1 ? 24 : F::bits == 1 ? 2 : (1 << F::bits) - 1, lines = 32767 / (2 * 128 * largest);
@@ -105,7 +105,7 @@ constexpr int lines_in_16_bits() {
 // Whether instructions multiply codes and bytes: otherwise both are widened to 16 bits first, fine activations beforehand.
 template <typename F>
 constexpr bool meets_bytes() {
-#if defined(__AVX512VNNI__)
+#if defined(CORE_UNSIGNED_DOTS)
   return true;
 #elif defined(__ARM_FEATURE_DOTPROD)
   return F::bits <= 7;  // both factors are signed

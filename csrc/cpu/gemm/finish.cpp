@@ -17,8 +17,8 @@ Finish finish;
 }
 
 Finish* finish() {
-  static const Variants<Finish> variants = {{base::finish, CORE_AVX2(avx2::finish), CORE_AVX512(avx512::finish),
-                                             nullptr, CORE_AVX512_BF16(avx512_bf16::finish), nullptr}};
+  static const Variants<Finish> variants = {base::finish, CORE_AVX2(avx2::finish), CORE_AVX512(avx512::finish),
+                                            CORE_AVX512_BF16(avx512_bf16::finish)};
   return variants.pick();
 }
 

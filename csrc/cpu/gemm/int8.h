@@ -16,25 +16,28 @@ constexpr int kVecs = 16 / kLanes;
 constexpr int64_t kHeader = 64;  // bytes before a row's values
 
 #if defined(__AVX512F__)
-constexpr int kRows = 6, kWide = 4;
+constexpr int kRows = 6, kWide = 4, kTileSums = 24;
+#elif defined(__AVXVNNI__)
+constexpr int kRows = 6, kWide = 4, kTileSums = 6;
 #elif defined(__AVX2__) || defined(__aarch64__)
-constexpr int kRows = 4, kWide = 1;
+constexpr int kRows = 4, kWide = 1, kTileSums = 4;
 #else
-constexpr int kRows = 2, kWide = 1;
+constexpr int kRows = 2, kWide = 1, kTileSums = 2;
 #endif
+// kTileSums: rows times panels whose sums there are registers for.
 
 constexpr int kFewRows = 2;  // rows up to which weights come from memory rather than from a cache
 
-#if defined(__AVX512VNNI__)
+#if defined(CORE_UNSIGNED_DOTS)
 // The instruction multiplies unsigned by signed: activations are stored 128 too large, and sums start 128 times the sum
 // of the channel's weights too low.
 constexpr int64_t kValueBytes = 1;
 CORE_INLINE void put_values(vi values, char* to) { store_bytes(values ^ 0x80, to); }
 CORE_INLINE vi first_sum(const char* sums) { return reinterpret_cast<vi>(load_bits(sums)) * -128; }
 CORE_INLINE vi dot_line(vi sum, vu weights, const char* x) {
-  int32_t four;
+  uint32_t four;
   std::memcpy(&four, x, 4);
-  return (vi)_mm512_dpbusd_epi32((__m512i)sum, _mm512_set1_epi32(four), (__m512i)weights);
+  return dot_bytes(sum, splat_bits(four), weights);
 }
 #elif defined(__ARM_FEATURE_DOTPROD)
 constexpr int64_t kValueBytes = 1;
@@ -84,11 +87,11 @@ void tile(const char* x, int64_t row_bytes, const char* w, int64_t panel_bytes, 
       for (int p = 0; p < P; ++p) {
         const char* at = w + p * panel_bytes + line * 64;
         if (M <= kFewRows) __builtin_prefetch(at + later);
-        for (int v = 0; v < kVecs; ++v) {
-          vu weights = load_bits(at + v * kVecBytes);
-          for (int i = 0; i < M; ++i) {
-            acc[i][p][v] = dot_line(acc[i][p][v], weights, values + i * row_bytes + line * 4 * kValueBytes);
-          }
+        vu weights[kVecs];  // all of a line, so that no row's activations wait in a register for the next vector
+        for (int v = 0; v < kVecs; ++v) weights[v] = load_bits(at + v * kVecBytes);
+        for (int i = 0; i < M; ++i) {
+          const char* four = values + i * row_bytes + line * 4 * kValueBytes;
+          for (int v = 0; v < kVecs; ++v) acc[i][p][v] = dot_line(acc[i][p][v], weights[v], four);
         }
       }
     }
@@ -114,19 +117,28 @@ struct Tiles {
   TileOf* at[kRows][kWide];
 };
 
+// Panels that `rows` rows meet at once.
+constexpr int panels_for(int rows, int panels) {
+  int most = kTileSums / rows;
+  return panels < most ? panels : most;
+}
+
 template <size_t... I>
 constexpr Tiles make_tiles(std::index_sequence<I...>) {
   Tiles tiles{};
-  ((tiles.at[I / kWide][I % kWide] = &tile<I / kWide + 1, I % kWide + 1>), ...);
+  ((tiles.at[I / kWide][I % kWide] = &tile<I / kWide + 1, panels_for(I / kWide + 1, I % kWide + 1)>), ...);
   return tiles;
 }
 
 void run_tile(const Call& call, const Tile& where, const char*, float* out) {
   static constexpr Tiles tiles = make_tiles(std::make_index_sequence<kRows * kWide>());
+  const char* x = call.rows + where.row * call.row_bytes;
   const char* w = panel_of(call, where.panel);
-  tiles.at[where.rows - 1][where.panels - 1](call.rows + where.row * call.row_bytes, call.row_bytes, w,
-                                             call.panel_bytes, ceil_div(call.args->k, 4), w + scales_at(call) + 64,
-                                             out);
+  int64_t lines = ceil_div(call.args->k, 4), sums = scales_at(call) + 64;
+  for (int64_t p = 0, wide; p < where.panels; p += wide, w += wide * call.panel_bytes, out += wide * kPanel) {
+    wide = panels_for(static_cast<int>(where.rows), static_cast<int>(where.panels - p));
+    tiles.at[where.rows - 1][wide - 1](x, call.row_bytes, w, call.panel_bytes, lines, w + sums, out);
+  }
 }
 
 template <typename From>

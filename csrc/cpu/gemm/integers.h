@@ -29,6 +29,18 @@ CORE_INLINE vi dot_pairs(vu a, vu b) {
 #endif
 }
 
+#if defined(__AVX512VNNI__) || defined(__AVXVNNI__)
+#define CORE_UNSIGNED_DOTS 1
+// `sum` and, in every dword, the products of the four unsigned bytes of `a` and the four signed ones of `b`.
+CORE_INLINE vi dot_bytes(vi sum, vu a, vu b) {
+#if defined(__AVX512VNNI__)
+  return (vi)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)a, (__m512i)b);
+#else
+  return (vi)_mm256_dpbusd_avx_epi32((__m256i)sum, (__m256i)a, (__m256i)b);
+#endif
+}
+#endif
+
 CORE_INLINE vf magnitude(vf value) { return as_float(as_bits(value) & 0x7fffffffu); }
 
 // The nearest integers, ties to even; `value` is within +-2^22.

@@ -14,6 +14,8 @@ namespace {
 
 #if defined(__AVX512F__)
 constexpr int kRows = 8, kWide = 4;
+#elif defined(__AVXVNNI__)
+constexpr int kRows = 6, kWide = 4;
 #elif defined(__AVX2__)
 constexpr int kRows = 4, kWide = 1;
 #else
@@ -27,7 +29,7 @@ constexpr int kFewRows = 4;  // rows up to which weights come from memory rather
 template <typename Sum>
 CORE_INLINE Sum in_order(Sum sum) {
 #if defined(__AVX2__)
-  asm("" : "+x"(sum));
+  __asm__("" : "+v"(sum));
 #endif
   return sum;
 }
@@ -45,8 +47,8 @@ CORE_INLINE vi dot_codes(vi sum, vu codes, vu values) {
 #if defined(__ARM_FEATURE_DOTPROD)
   if (meets_bytes<F>()) return (vi)vdotq_s32((int32x4_t)sum, (int8x16_t)codes, (int8x16_t)values);
 #endif
-#if defined(__AVX512VNNI__)
-  return (vi)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)codes, (__m512i)values);
+#if defined(CORE_UNSIGNED_DOTS)
+  return dot_bytes(sum, codes, values);
 #else
   sum += dot_pairs(codes & 0x00ff00ffu, even_bytes(values));
   return sum + dot_pairs((codes >> 8) & 0x00ff00ffu, odd_bytes(values));
@@ -134,6 +136,9 @@ struct Sums<F, FinePairs, M> {
 template <typename F, typename X, int M>
 CORE_INLINE void add_block(vf* acc, const char* codes, int v, const BlockScale& scale, const char* x,
                            int64_t row_bytes) {
+#if defined(__AVXVNNI__)
+  if (M > 1) __asm__ volatile("" : "+r"(x));  // or else activations wait for the next vector, on the stack
+#endif
   constexpr bool halves = F::halves;
   auto row = [&](int i) -> const X& { return *reinterpret_cast<const X*>(x + i * row_bytes); };
 #pragma GCC unroll 2

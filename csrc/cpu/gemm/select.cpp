@@ -13,6 +13,9 @@ namespace avx2 {
 extern const Kernel f32_kernel, bf16_kernel, w8a16_kernel, w8a8_kernel, float_kernels[kFloatFormats];
 extern const Kernel block_kernels[kBlockFormats], fine_block_kernels[kBlockFormats];
 }
+namespace avx_vnni {
+extern const Kernel w8a8_kernel, block_kernels[kBlockFormats], fine_block_kernels[kBlockFormats];
+}
 namespace avx512 {
 extern const Kernel f32_kernel, bf16_kernel, w8a16_kernel, w8a8_kernel, float_kernels[kFloatFormats];
 extern const Kernel block_kernels[kBlockFormats], fine_block_kernels[kBlockFormats];
@@ -40,50 +43,51 @@ extern const Kernel fine_block_kernels[kBlockFormats], wide_block_kernels[kBlock
 
 namespace {
 
-typedef const Kernel* const Levels[kIsaCount];
+typedef Variants<const Kernel> Levels;
 
-constexpr Levels kF32 = {&base::f32_kernel, CORE_AVX2(&avx2::f32_kernel), CORE_AVX512(&avx512::f32_kernel),
-                         nullptr, nullptr, nullptr};
-constexpr Levels kBf16 = {&base::bf16_kernel, CORE_AVX2(&avx2::bf16_kernel), CORE_AVX512(&avx512::bf16_kernel),
-                          nullptr, CORE_AVX512_BF16(&avx512_bf16::bf16_kernel), CORE_AMX(&amx::bf16_kernel), nullptr,
+constexpr Levels kF32 = {&base::f32_kernel, CORE_AVX2(&avx2::f32_kernel), CORE_AVX512(&avx512::f32_kernel)};
+constexpr Levels kBf16 = {&base::bf16_kernel,
+                          CORE_AVX2(&avx2::bf16_kernel),
+                          CORE_AVX512(&avx512::bf16_kernel),
+                          CORE_AVX512_BF16(&avx512_bf16::bf16_kernel),
+                          CORE_AMX(&amx::bf16_kernel),
                           CORE_NEON_BF16(&neon_bf16::dot_kernel)};
 constexpr Levels kW8A8 = {&base::w8a8_kernel,
                           CORE_AVX2(&avx2::w8a8_kernel),
+                          CORE_AVX_VNNI(&avx_vnni::w8a8_kernel),
                           CORE_AVX512(&avx512::w8a8_kernel),
                           CORE_AVX512_VNNI(&avx512_vnni::w8a8_kernel),
-                          nullptr,
                           CORE_AMX(&amx::w8a8_kernel),
                           CORE_NEON_DOT(&neon_dot::w8a8_kernel)};
 constexpr Levels kW8A16 = {&base::w8a16_kernel,
                            CORE_AVX2(&avx2::w8a16_kernel),
                            CORE_AVX512(&avx512::w8a16_kernel),
-                           nullptr,
                            CORE_AVX512_BF16(&avx512_bf16::w8a16_kernel),
                            CORE_AMX(&amx::w8a16_kernel)};
 constexpr Levels kBlocks = {base::block_kernels,
                             CORE_AVX2(avx2::block_kernels),
+                            CORE_AVX_VNNI(avx_vnni::block_kernels),
                             CORE_AVX512(avx512::block_kernels),
                             CORE_AVX512_VNNI(avx512_vnni::block_kernels),
-                            nullptr,
-                            nullptr,
                             CORE_NEON_DOT(neon_dot::block_kernels)};
 constexpr Levels kFineBlocks = {base::fine_block_kernels,
                                 CORE_AVX2(avx2::fine_block_kernels),
+                                CORE_AVX_VNNI(avx_vnni::fine_block_kernels),
                                 CORE_AVX512(avx512::fine_block_kernels),
                                 CORE_AVX512_VNNI(avx512_vnni::fine_block_kernels),
-                                nullptr,
                                 CORE_AMX(amx::fine_block_kernels),
                                 CORE_NEON_DOT(neon_dot::fine_block_kernels)};
-constexpr Levels kWideBlocks = {nullptr, nullptr, nullptr, nullptr, nullptr, CORE_AMX(amx::wide_block_kernels)};
+constexpr Levels kWideBlocks = {nullptr, CORE_AMX(amx::wide_block_kernels)};
 
 constexpr Levels kFloats = {base::float_kernels, CORE_AVX2(avx2::float_kernels), CORE_AVX512(avx512::float_kernels),
-                            nullptr, CORE_AVX512_BF16(avx512_bf16::float_kernels)};
+                            CORE_AVX512_BF16(avx512_bf16::float_kernels)};
 constexpr Levels kWideFloats = {base::float_kernels,
                                 CORE_AVX2(avx2::float_kernels),
                                 CORE_AVX512(avx512::float_kernels),
-                                nullptr,
                                 CORE_AVX512_BF16(avx512_bf16::wide_float_kernels),
                                 CORE_AMX(amx::wide_float_kernels)};
+constexpr Levels kMatrices = {nullptr, CORE_NEON_BF16(&neon_bf16::matrix_kernel)};
+constexpr Levels kByteMatrices = {nullptr, CORE_NEON_I8MM(&neon_i8mm::matrix_kernel)};
 
 // Rows from which a kernel is faster than the one of the level below, none beyond kLastChange.
 constexpr int64_t kTileRows = 2;         // AMX: a tile that is mostly empty still beats two rows of vectors
@@ -96,29 +100,27 @@ constexpr int64_t kSlowCoarseRows = 2;   // and where there are no dot products 
 constexpr int64_t kPairedRows = 4;       // ARM: fewer instructions than dot products, interleaving included; not measured
 
 const Kernel* pick(const Levels& levels, Isa most) {
-  int level = static_cast<int>(isa() < most || isa() > Isa::amx ? isa() : most);  // `most` speaks of x86 only
-  while (level > 0 && levels[level] == nullptr) --level;
-  return levels[level];
+  return levels.pick(isa() < most || isa() > Isa::amx ? isa() : most);  // `most` speaks of x86 only
 }
 
 // ARM's matrix instructions, where they are there and there are rows enough for them; or null.
 const Kernel* pick_matrices(const core_gemm_args& args) {
   if (args.m < kPairedRows) return nullptr;
   int64_t format = format_of(args.format);
-  if (format == CORE_GEMM_BF16 && has(Isa::neon_bf16)) return CORE_NEON_BF16(&neon_bf16::matrix_kernel);
-  if (format == CORE_GEMM_W8A8 && has(Isa::neon_i8mm)) return CORE_NEON_I8MM(&neon_i8mm::matrix_kernel);
-  return nullptr;
+  if (format == CORE_GEMM_BF16) return kMatrices.pick();
+  return format == CORE_GEMM_W8A8 ? kByteMatrices.pick() : nullptr;
 }
 
 // Rows from which activations are rounded to 8 bits, unless it is said to how many.
 int64_t coarse_rows() {
-  if (kWideBlocks[static_cast<int>(isa())] != nullptr) return INT64_MAX;
-  return isa() >= Isa::avx512_vnni ? kCoarseRows : kSlowCoarseRows;
+  if (kWideBlocks.own(isa()) != nullptr) return INT64_MAX;
+  bool dots = isa() == Isa::avx_vnni || isa() >= Isa::avx512_vnni;
+  return dots ? kCoarseRows : kSlowCoarseRows;
 }
 
 // With AMX integers of 15 bits, then widened; without it integers of 15 bits, then of 8.
 const Kernel* pick_blocks(const core_gemm_args& args) {
-  const Kernel* wide = kWideBlocks[static_cast<int>(isa())];
+  const Kernel* wide = kWideBlocks.own(isa());
   bool by_row = (args.format & CORE_GEMM_BY_ROW) != 0, coarse = (args.format & CORE_GEMM_COARSE) != 0;
   if (wide != nullptr && !by_row && args.m >= (coarse ? kCoarseWideRows : kWideRows)) return wide;
   bool said = by_row || (args.format & CORE_GEMM_FINE) != 0;

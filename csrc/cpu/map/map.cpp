@@ -12,11 +12,10 @@ namespace avx512 { void map(const core_map_args*); void reduce(const core_reduce
 namespace avx512_bf16 { void map(const core_map_args*); void reduce(const core_reduce_args*); }
 
 static const Variants<void(const core_map_args*)> kMap = {
-    {base::map, CORE_AVX2(avx2::map), CORE_AVX512(avx512::map), nullptr, CORE_AVX512_BF16(avx512_bf16::map), nullptr}};
+    base::map, CORE_AVX2(avx2::map), CORE_AVX512(avx512::map), CORE_AVX512_BF16(avx512_bf16::map)};
 
 static const Variants<void(const core_reduce_args*)> kReduce = {
-    {base::reduce, CORE_AVX2(avx2::reduce), CORE_AVX512(avx512::reduce), nullptr, CORE_AVX512_BF16(avx512_bf16::reduce),
-     nullptr}};
+    base::reduce, CORE_AVX2(avx2::reduce), CORE_AVX512(avx512::reduce), CORE_AVX512_BF16(avx512_bf16::reduce)};
 
 namespace {
 

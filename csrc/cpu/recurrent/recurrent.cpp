@@ -19,7 +19,7 @@ CORE_RECURRENT(avx512_bf16)
 #undef CORE_RECURRENT
 
 #define CORE_ALL(f) \
-  {{base::f, CORE_AVX2(avx2::f), CORE_AVX512(avx512::f), nullptr, CORE_AVX512_BF16(avx512_bf16::f), nullptr}}
+  {base::f, CORE_AVX2(avx2::f), CORE_AVX512(avx512::f), CORE_AVX512_BF16(avx512_bf16::f)}
 
 static const Variants<void(const core_causal_conv_args*)> kConv = CORE_ALL(causal_conv);
 static const Variants<void(const core_linear_attention_args*)> kAttention = CORE_ALL(linear_attention);

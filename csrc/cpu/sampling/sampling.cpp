@@ -16,9 +16,9 @@ DECLARE(avx512)
 #undef DECLARE
 
 static const Variants<void(const core_argmax_args*)> kArgmax = {
-    {base::argmax, CORE_AVX2(avx2::argmax), CORE_AVX512(avx512::argmax), nullptr, nullptr, nullptr}};
+    base::argmax, CORE_AVX2(avx2::argmax), CORE_AVX512(avx512::argmax)};
 static const Variants<void(const core_draw_args*)> kDraw = {
-    {base::draw, CORE_AVX2(avx2::draw), CORE_AVX512(avx512::draw), nullptr, nullptr, nullptr}};
+    base::draw, CORE_AVX2(avx2::draw), CORE_AVX512(avx512::draw)};
 
 }  // namespace core
 

@@ -193,12 +193,13 @@ def test_llama_cpp_is_built_with_no_more_than_the_bound(tmp_path, monkeypatch):
     monkeypatch.setattr(llama_cpp, "_source", lambda folder, tools: folder / "src")
     monkeypatch.setattr(llama_cpp, "_works", lambda programs, model: True)
     monkeypatch.setattr(llama_cpp, "run", lambda *command: ran.append(command))
-    for isa in ("avx2", "avx512"):
+    for isa in ("avx2", "avx_vnni", "avx512"):
         llama_cpp.programs(tmp_path, isa).mkdir(parents=True)
         llama_cpp.make(tmp_path, lambda: tmp_path / "x.gguf", isa)
     configured = [set(command) for command in ran if "-S" in command]
     assert all("-DGGML_NATIVE=OFF" in flags for flags in configured)
-    assert ["-DGGML_AVX512=ON" in flags for flags in configured] == [False, True]
+    assert ["-DGGML_AVX512=ON" in flags for flags in configured] == [False, False, True]
+    assert ["-DGGML_AVX_VNNI=ON" in flags for flags in configured] == [False, True, False]
     assert all({"-DGGML_AVX2=ON", "-DGGML_AVX512_BF16=OFF"} <= flags for flags in configured)
     assert llama_cpp.versions(tmp_path, "avx2")["built"] == "for avx2"
 
@@ -226,7 +227,8 @@ def test_engines_are_told_of_the_bound(tmp_path, monkeypatch):
     assert set(made.facts()) == {"core", "vllm"}
 
 
-def test_torch_denies_what_is_above_the_bound(tmp_path):
+@pytest.mark.parametrize("bound", ["avx2", "avx_vnni"])
+def test_torch_denies_what_is_above_the_bound(tmp_path, bound):
     script = tmp_path / "script.py"
     script.write_text(
         "import sys, torch\n"
@@ -234,7 +236,7 @@ def test_torch_denies_what_is_above_the_bound(tmp_path):
         "torch.cpu._is_amx_tile_supported())\n"
     )
     runner = ROOT / "benchmarks" / "compare" / "runners" / "run_capped.py"
-    command = [sys.executable, str(runner), "avx2", str(script), "a", "b"]
+    command = [sys.executable, str(runner), bound, str(script), "a", "b"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout == "['a', 'b'] False False False\n"
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from core_plugin_cpu.native import library
 
-LEVELS = ("base", "avx2", "avx512", "avx512_vnni", "avx512_bf16", "amx")
+LEVELS = ("base", "avx2", "avx_vnni", "avx512", "avx512_vnni", "avx512_bf16", "amx")
 
 
 @pytest.fixture(autouse=True)

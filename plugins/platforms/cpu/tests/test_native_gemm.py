@@ -21,6 +21,9 @@ ALL_BLOCKS = [*BLOCK_FORMATS, Format.Q4_64, Format.Q4_128]
 EXACT = (Format.MXFP4, Format.NVFP4)
 """Block formats whose values are numbers in bfloat16."""
 
+DOTS_OF_BYTES = ("avx_vnni", "avx512_vnni", "avx512_bf16", "neon_dot", "neon_bf16", "neon_i8mm")
+"""Instruction sets where 15 bits of the activations are two products of bytes, and tiles come no wider."""
+
 WAYS = (0, BY_ROW, COARSE, FINE, BY_ROW | COARSE)
 """What may be asked of block formats."""
 
@@ -61,7 +64,7 @@ def arithmetic(isa, m, asked):
     """Which form of the activations a product of m rows uses."""
     if isa == "amx" and not asked & BY_ROW and m >= (32 if asked & COARSE else 17):
         return "bfloat16"
-    few = {"amx": m, "avx512_vnni": 4, "avx512_bf16": 4, "neon_dot": 4, "neon_bf16": 4, "neon_i8mm": 4}.get(isa, 1)
+    few = m if isa == "amx" else 4 if isa in DOTS_OF_BYTES else 1
     return "int8" if asked & COARSE or (not asked and m > few) else "int16"
 
 
@@ -173,6 +176,21 @@ def test_what_is_asked_of_products_is_not_a_way_of_storing():
         weight = random_weight(kind, 40, 512)
         rows = [gemm.lookup(replace(weight, asked=asked), torch.arange(40), torch.bfloat16) for asked in (0, ASKED)]
         assert torch.equal(*rows)
+
+
+@pytest.mark.parametrize("kind", [*ALL_BLOCKS, Format.W8A8], ids=lambda kind: kind.name)
+@pytest.mark.parametrize("asked", [BY_ROW, BY_ROW | COARSE], ids=["", "8 bits"])
+def test_products_of_integers_are_the_same_at_every_level(isa, kind, asked):
+    """Bit for bit: integer sums are exact, and scales are applied in one order."""
+    if isa == "base":
+        pytest.skip("multiplies and adds in two operations, each of which rounds")
+    n, k = 90, 256 * 3
+    weight, x = replace(random_weight(kind, n, k), asked=asked), torch.randn(40, k).bfloat16()
+    x[1, 32:64], x[2] = 0, 127
+    several = [gemm.linear(x[:m], weight, dtype=torch.float32) for m in (1, 3, 4, 7, 40)]
+    library.select_isa("avx2")
+    for y in several:
+        assert torch.equal(y, gemm.linear(x[: len(y)], weight, dtype=torch.float32)), len(y)
 
 
 @pytest.mark.parametrize("kind", [*ALL_BLOCKS, Format.W8A8], ids=lambda kind: kind.name)

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 from core_plugin_cpu.native import library
+from core_plugin_cpu.processor import read_processor
 
 PROBE = """
 import json, sys
@@ -20,6 +21,17 @@ print(json.dumps({
     "openmp": [line.split()[-1] for line in open("/proc/self/maps") if "libgomp" in line and "r-xp" in line],
 }))
 """
+
+AVX2 = {"avx2", "fma", "f16c", "bmi2"}
+AVX512 = {*AVX2, *(f"avx512{part}" for part in ("f", "bw", "vl", "dq", "cd"))}
+NEEDS = {
+    "avx2": AVX2,
+    "avx_vnni": {*AVX2, "avx_vnni"},
+    "avx512": AVX512,
+    "avx512_vnni": {*AVX512, "avx512_vnni"},
+    "avx512_bf16": {*AVX512, "avx512_vnni", "avx512_bf16"},
+}
+"""Flags of the processor that kernels of a level take to be there; tiles may be emulated."""
 
 needs_library = pytest.mark.skipif(not library.available(), reason=f"no native library: {library.reason()}")
 
@@ -70,6 +82,14 @@ def test_the_environment_caps_the_instruction_set():
     assert facts(CORE_CPU_ISA="nonsense")["isa"] == facts()["isa"]
     with pytest.raises(ValueError, match="nonsense"):
         library.select_isa("nonsense")
+
+
+@pytest.mark.covers("ATTN-04")
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_level_can_be_named_and_the_processor_has_it(isa):
+    """Which is not what is below another level that it has: AVX-512 is older than AVX-VNNI."""
+    assert facts(CORE_CPU_ISA=isa)["isa"] == isa
+    assert NEEDS.get(isa, set()) <= read_processor().flags
 
 
 def test_the_platform_says_once_what_is_missing(monkeypatch, caplog):

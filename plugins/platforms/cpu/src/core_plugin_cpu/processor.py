@@ -14,6 +14,7 @@ from core_plugin_cpu.cgroups import cpu_quota
 
 ISA = {
     "avx2": "AVX2",
+    "avx_vnni": "AVX-VNNI",
     "avx512f": "AVX-512",
     "avx512_vnni": "AVX-512 VNNI",
     "avx512_bf16": "AVX-512 BF16",

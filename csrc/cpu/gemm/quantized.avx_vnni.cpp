@@ -1,0 +1,2 @@
+#define CORE_VARIANT avx_vnni
+#include "gemm/quantized.h"
