@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import fields, replace
+from typing import cast
 
 import torch
 
+from core.api.attention import TakesScales
 from core.api.descriptors import AttentionSpec
 from core_testing.conformance.areas.attention import base_geometry, supports
 from core_testing.conformance.outcome import NotApplicable, checks, require
@@ -60,7 +62,7 @@ def latent_scales_are_applied(subject: Subject) -> None:
     if not hasattr(bench.latent_layers[0], "use_scales"):
         raise NotApplicable("its latent layers take no scales")
     for layer in bench.latent_layers:
-        layer.use_scales(torch.tensor(factor), torch.tensor(factor))
+        cast(TakesScales, layer).use_scales(torch.tensor(factor), torch.tensor(factor))
     for row in bench.rows:
         row.q, row.k = [one / factor for one in row.q], [one * factor for one in row.k]
     for counts in ((35, 0, 130), (1, 17, 19), (1, 1, 1)):
