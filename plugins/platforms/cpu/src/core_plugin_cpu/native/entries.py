@@ -51,7 +51,9 @@ def attend(
     tokens, heads, size = batch.tokens, site.num_heads, site.head_dim
     q = take("q", q, (tokens, heads, size), cache.dtype)
     cache.compare(kv, batch)
-    places, picks = (0, 0) if picked is None else (place_of(picked, batch, site.picks, site.ratio), picked.shape[1])
+    places, picks = (
+        (0, 0) if picked is None else (place_of(picked, batch, site.picks or 0, site.ratio), picked.shape[1])
+    )
     lacks = -size % _VECTOR
     q = pad(q, (0, lacks)) if lacks else q.contiguous()
     out = torch.empty(tokens, heads, size + lacks, dtype=torch.float32)

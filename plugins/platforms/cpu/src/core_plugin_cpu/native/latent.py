@@ -184,7 +184,7 @@ def attend(
     q = cache.take("q", q, (batch.tokens, site.num_heads, site.key_dim))
     q_rope = cache.take("q_rope", q_rope, (batch.tokens, site.num_heads, site.rope_dim))
     cache.compare(kv, batch)
-    places, picks = (0, 0) if picked is None else (place_of(picked, batch, site.picks), picked.shape[1])
+    places, picks = (0, 0) if picked is None else (place_of(picked, batch, site.picks or 0), picked.shape[1])
     latent_dim = up.key.shape[2]
     absorbed = torch.empty(batch.tokens, site.num_heads, latent_dim, dtype=q.dtype)
     found = torch.empty(batch.tokens, site.num_heads, latent_dim, dtype=q.dtype)
@@ -201,7 +201,7 @@ def attend(
     return out if scale == 1.0 else out.mul_(scale)
 
 
-def place_of(picked: Tensor, batch: Batch, picks: int | None, ratio: int = 1) -> int:
+def place_of(picked: Tensor, batch: Batch, picks: int, ratio: int = 1) -> int:
     """Return where picked positions are, or numbers of entries for each `ratio` tokens.
 
     Raises:
