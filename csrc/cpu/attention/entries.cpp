@@ -19,9 +19,9 @@ DECLARE(neon_bf16)
 #undef DECLARE
 
 static const Variants<void(const core_entry_attention_args*)> kEntries = {
-    {base::entry_attention, CORE_AVX2(avx2::entry_attention), CORE_AVX512(avx512::entry_attention), nullptr,
-     CORE_AVX512_BF16(avx512_bf16::entry_attention), CORE_AMX(amx::entry_attention), nullptr,
-     CORE_NEON_BF16(neon_bf16::entry_attention)}};
+    base::entry_attention, CORE_AVX2(avx2::entry_attention), CORE_AVX512(avx512::entry_attention),
+    CORE_AVX512_BF16(avx512_bf16::entry_attention), CORE_AMX(amx::entry_attention),
+    CORE_NEON_BF16(neon_bf16::entry_attention)};
 
 }  // namespace core
 

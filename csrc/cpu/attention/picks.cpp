@@ -19,8 +19,8 @@ DECLARE(neon_bf16)
 #undef DECLARE
 
 static const Variants<void(const core_pick_args*)> kPick = {
-    {base::pick, CORE_AVX2(avx2::pick), CORE_AVX512(avx512::pick), nullptr, CORE_AVX512_BF16(avx512_bf16::pick),
-     CORE_AMX(amx::pick), nullptr, CORE_NEON_BF16(neon_bf16::pick)}};
+    base::pick, CORE_AVX2(avx2::pick), CORE_AVX512(avx512::pick), CORE_AVX512_BF16(avx512_bf16::pick),
+    CORE_AMX(amx::pick), CORE_NEON_BF16(neon_bf16::pick)};
 
 }  // namespace core
 
