@@ -52,6 +52,7 @@ FOREIGN = {  # flags of pip, pytest, cmake, node and of this repository's tools;
     *("--ctx-size", "--parallel", "--mlock"),  # of another server, as an example
     *("--core-plugin-conformance", "--core-conformance-report", "--core-conformance-level"),
     *("--emulator", "--processor", "--cold", "--streams", "--tokens", "--rows", "--update", "--check"),
+    *("--picks", "--ratio"),
     *(
         "--only",
         "--groups",
