@@ -5,9 +5,10 @@ import torch
 from core_plugin_cpu.attention import NativeAttentionBackend
 from core_plugin_cpu.native import attention as kernels
 from core_plugin_torch_sdpa.elements import decode, encode
-from test_native_latent import views
 
 from core.api.attention import AttentionContext, CompressedSite, PickSite
+
+from .latents import views
 
 CPU = torch.device("cpu")
 ROWS = ((1300, 1), (0, 90), (400, 40), (0, 33), (45, 3), (0, 1), (60, 17), (535, 1), (20, 1), (2, 1))

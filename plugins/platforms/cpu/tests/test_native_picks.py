@@ -8,9 +8,10 @@ import torch
 from core_plugin_cpu.attention import NativeAttentionBackend
 from core_plugin_cpu.native import attention as kernels
 from core_plugin_torch_sdpa.elements import decode, encode
-from test_native_latent import filled, make_case, site_of, views
 
 from core.api.attention import AttentionContext, PickSite
+
+from .latents import filled, make_case, site_of, views
 
 CPU = torch.device("cpu")
 ROWS = ((300, 1), (0, 90), (100, 40), (0, 33), (45, 3), (0, 1), (60, 17), (130, 1), (20, 1))
