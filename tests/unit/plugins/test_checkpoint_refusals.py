@@ -30,6 +30,7 @@ def compressed(weights, activations=None, form="int-quantized", **more):
 W8A8 = compressed(INT8, ROUNDED)
 SPARSE = {"format": "sparse-24-bitmask", "sparsity_structure": "2:4"}
 MIXED = {"a": {"targets": ["re:.*mlp.*"], "weights": INT8}, "b": {"targets": ["Linear"], "weights": INT4}}
+MIXED_BITS = {**MIXED, "b": {**MIXED["b"], "weights": {**INT4, "num_bits": 3}}}
 MIXED_FORMATS = {**MIXED, "b": {**MIXED["b"], "format": "pack-quantized"}}
 CALLED = {"mxfp4": "mx", "auto-round": "gptq", "auto-round as awq": "awq", "inc": "gptq"}
 """Plugins with another name than the method."""
@@ -42,7 +43,7 @@ UNREAD = {
     "2:4": ({**W8A8, "sparsity_config": SPARSE}, ["sparse weights (sparse-24-bitmask, 2:4)"]),
     "static": (compressed(INT8, {**ROUNDED, "dynamic": False}), ["input_activations num_bits 8", "dynamic False"]),
     "transforms": ({**W8A8, "transform_config": {"config_groups": {"u": {}}}}, ["inputs are transformed"]),
-    "groups": ({**W8A8, "config_groups": MIXED}, ["b (W4A16): weights with num_bits 4"]),
+    "groups": ({**W8A8, "config_groups": MIXED_BITS}, ["b (W3A16): weights with num_bits 3"]),
     "nonsense": ({**W8A8, "config_groups": {"g": 1}}, ["g (W?A16)"]),
     "awq bits": ({"quant_method": "awq", "bits": 8, "version": "llm-awq"}, ["8 bits, not 4", "layout 'llm-awq'"]),
     "gptq": ({"quant_method": "gptq", "bits": 5, "group_size": 0}, ["5 bits", "groups of 0 inputs"]),
@@ -53,6 +54,7 @@ UNREAD = {
 READ = {
     "W8A8": W8A8,
     "W4A16": compressed(INT4, form="pack-quantized"),
+    "W4A8 in bytes": compressed(INT4, ROUNDED),
     "FP8": compressed(FP8, {**FP8, "dynamic": True}, "float-quantized"),
     "NVFP4": compressed(FP4, {**FP4, "dynamic": "local"}, "nvfp4-pack-quantized"),
     "two groups": {**W8A8, "format": "mixed-precision", "config_groups": MIXED_FORMATS},
