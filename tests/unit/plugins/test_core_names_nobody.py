@@ -39,7 +39,10 @@ WHY: dict[str, dict[str, str]] = {
         "core/options/model.py": "the same, as an option",
         "core/frontend/model.py": "the same, as an option",
     },
-    "fp8": {"core/options/engine.py": "a dtype of the KV cache"},
+    "fp8": {
+        "core/options/engine.py": "a dtype of the KV cache",
+        "core/selection/kv_dtype.py": "the same, as checkpoints name it",
+    },
     "hermes": {
         "core/cli/plugins/install.py": EXAMPLE,
         "core/cli/plugins/parse.py": EXAMPLE,

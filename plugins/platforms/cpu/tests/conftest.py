@@ -5,6 +5,15 @@ import torch
 from core_plugin_cpu.native import library
 
 LEVELS = ("base", "avx2", "avx_vnni", "avx512", "avx512_vnni", "avx512_bf16", "amx")
+PRODUCTS = ("experts", "float_weights", "fusion", "gemm", "products")
+"""What tests of products are named by. Nothing else has kernels for `avx_vnni`: there it is `avx2`."""
+
+
+def pytest_generate_tests(metafunc):
+    """Every instruction set for which what is tested has kernels of its own."""
+    if "isa" in metafunc.fixturenames:
+        products = metafunc.module.__name__.endswith(PRODUCTS)
+        metafunc.parametrize("isa", [one for one in LEVELS if products or one != "avx_vnni"], indirect=True)
 
 
 @pytest.fixture(autouse=True)
@@ -13,7 +22,7 @@ def same_numbers():
     torch.manual_seed(0)
 
 
-@pytest.fixture(params=LEVELS)
+@pytest.fixture
 def isa(request):
     """Every instruction set of this machine, one after the other; the usual one is in use again afterwards."""
     if not library.available():

@@ -90,7 +90,7 @@ def test_blocks_hold_one_entry_or_more(ratio, block_size, picks):
 @pytest.mark.parametrize("threads", [1, 2, 7])
 @pytest.mark.parametrize("picks", [None, 600])
 @pytest.mark.parametrize("rows", [((9000, 1),), ((8000, 1), (900, 1)), ((0, 2500), (6001, 1))])
-def test_entries_are_divided_among_threads(isa, rows, picks, threads):
+def test_entries_are_divided_among_threads(rows, picks, threads):
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:

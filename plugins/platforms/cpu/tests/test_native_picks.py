@@ -96,7 +96,7 @@ def test_any_number_of_picks_and_blocks_of_any_size(block_size, picks):
 
 @pytest.mark.parametrize("threads", [1, 2, 7])
 @pytest.mark.parametrize("rows", [((9000, 1),), ((4000, 1), (900, 1)), ((0, 3000),), ((2500, 70), (3000, 1))])
-def test_long_rows_are_divided_among_threads(isa, rows, threads):
+def test_long_rows_are_divided_among_threads(rows, threads):
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
@@ -199,7 +199,7 @@ def test_latents_of_any_number_of_picks(block_size, picks):
 
 @pytest.mark.parametrize("threads", [1, 2, 7])
 @pytest.mark.parametrize("rows", [((4000, 1),), ((3000, 1), (900, 1)), ((0, 700), (2000, 1))])
-def test_picks_are_divided_among_threads(isa, rows, threads):
+def test_picks_are_divided_among_threads(rows, threads):
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
