@@ -50,8 +50,7 @@ CORE_API int64_t core_cpu_attention_scratch(const core_attention_args* args) {
   int64_t tall = core::tile_layout(plan.tile_rows, args->head_dim, args->head_dim, core::kTileKeys).bytes;
   int64_t group = plan.group > core::kLongTileRows ? plan.group : core::kLongTileRows;
   int64_t wide = core::tile_layout(group, args->head_dim, args->head_dim, core::kLongPass).bytes;
-  // Rows times splits is at most one unit per row more than wanted, and only batches of few rows are split at all.
-  int64_t partials = 2 * args->threads * core::kUnitsPerThread + args->kv_heads;
+  int64_t partials = core::most_partials(args->threads, args->kv_heads);
   return args->threads * (tall > wide ? tall : wide) +
          partials * core::partial_floats(plan.group, args->head_dim) * 4;
 }

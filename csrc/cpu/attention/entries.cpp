@@ -29,7 +29,7 @@ CORE_API void core_cpu_entry_attention(const core_entry_attention_args* args) { 
 
 CORE_API int64_t core_cpu_entry_attention_scratch(const core_entry_attention_args* args) {
   core::LatentSizes n = {core::round_up(args->head_dim, core::kVector), 0, 0, 0};
-  int64_t partials = 2 * args->threads * core::kUnitsPerThread + 1;  // as in latent.cpp
+  int64_t partials = core::most_partials(args->threads, 1);
   return args->threads * core::latent_thread_bytes(n, args->heads, args->picks) +
          partials * core::partial_floats(args->heads, n.latent) * 4;
 }

@@ -46,8 +46,7 @@ CORE_API int64_t core_cpu_head_product_scratch(const core_head_product_args* arg
 
 CORE_API int64_t core_cpu_latent_attention_scratch(const core_latent_attention_args* args) {
   core::LatentSizes n = core::latent_sizes(*args);
-  // Rows times splits is at most one unit per row more than wanted, and only batches of few rows are split at all.
-  int64_t partials = 2 * args->threads * core::kUnitsPerThread + 1;
+  int64_t partials = core::most_partials(args->threads, 1);
   return args->threads * core::latent_thread_bytes(n, args->heads, args->picks) +
          partials * core::partial_floats(args->heads, n.latent) * 4;
 }

@@ -27,6 +27,6 @@ static const Variants<void(const core_pick_args*)> kPick = {
 CORE_API void core_cpu_pick(const core_pick_args* args) { core::kPick.pick()(args); }
 
 CORE_API int64_t core_cpu_pick_scratch(const core_pick_args* args) {
-  int64_t partials = 2 * args->threads * core::kUnitsPerThread + 1;  // as in latent.cpp
+  int64_t partials = core::most_partials(args->threads, 1);
   return args->threads * core::pick_layout(*args).bytes + partials * core::pick_partial_bytes(args->picks);
 }

@@ -46,6 +46,10 @@ inline Plan make_plan(const core_attention_args& a, int64_t rows, int64_t most_r
   return p;
 }
 
+// Partial results that decode rows leave at once, `heads` a row: rows times splits is at most one unit per row more than
+// wanted, and only batches of few rows are split at all.
+inline int64_t most_partials(int64_t threads, int64_t heads) { return 2 * threads * kUnitsPerThread + heads; }
+
 // Scratch of one thread: queries, scores, probabilities, accumulators, four numbers and a vector of sums a row, a
 // copy of keys or values, scales of keys and of values.
 struct TileLayout {

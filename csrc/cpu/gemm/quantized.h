@@ -27,7 +27,7 @@ constexpr int kFewRows = 4;  // rows up to which weights come from memory rather
 // Keeps sums in the order in which they are written: the compiler would make all products of a block first, which are
 // more than there are registers.
 template <typename Sum>
-CORE_INLINE Sum in_order(Sum sum) {
+CORE_INLINE Sum as_written(Sum sum) {
 #if defined(__AVX2__)
   __asm__("" : "+v"(sum));
 #endif
@@ -83,7 +83,7 @@ struct Dots {
       sum[i] = dot_codes<F>(sum[i], line, values);
     } else {
       vs products = pair_codes(line, values);
-      pairs[i] = in_order(g % lines == 0 ? products : pairs[i] + products);
+      pairs[i] = as_written(g % lines == 0 ? products : pairs[i] + products);
       if (g % lines == lines - 1) sum[i] += sum_pairs(pairs[i]);
     }
   }
@@ -127,7 +127,7 @@ struct Sums<F, FinePairs, M> {
     std::memcpy(&even, x.values + g * 4, 4);
     std::memcpy(&odd, x.values + g * 4 + 2, 4);
     sum[i] += dot_pairs(line & 0x00ff00ffu, splat_bits(even));
-    sum[i] = in_order(sum[i] + dot_pairs((line >> 8) & 0x00ff00ffu, splat_bits(odd)));
+    sum[i] = as_written(sum[i] + dot_pairs((line >> 8) & 0x00ff00ffu, splat_bits(odd)));
   }
   CORE_INLINE vi result(int i) { return sum[i]; }
 };

@@ -108,7 +108,8 @@ def _codes_of(scheme: Scheme, tensors: Mapping[str, WeightTensor]) -> Tensor:
     if stored.dtype != due:
         raise contradicted(f"'{tensor.name}' holds {stored.dtype}, not {due}")
     if scheme.layout == "int-quantized":
-        _check_range(tensor.name, stored, form.bits)
+        if form.bits < 8:
+            _check_range(tensor.name, stored, form.bits)
         return (stored.view(torch.uint8) + (1 << form.bits - 1)) if form.zeros else stored
     if scheme.layout != "pack-quantized":
         return codes_of_bytes(stored) if scheme.layout in PACKED else stored
