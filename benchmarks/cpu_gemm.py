@@ -23,13 +23,28 @@ from core_plugin_cpu.native.entry import Entry
 from core_plugin_cpu.native.gemm import Format, PackedWeight
 from core_plugin_cpu.native.program import Program
 
-SHAPES = {"qkv": (960, 576), "o": (576, 576), "gate_up": (3072, 576), "down": (576, 1536), "head": (49152, 576)}
+MODELS = {
+    "smollm2-135m": {
+        "qkv": (960, 576),
+        "o": (576, 576),
+        "gate_up": (3072, 576),
+        "down": (576, 1536),
+        "head": (49152, 576),
+    },
+    "llama-3.2-1b": {
+        "qkv": (3072, 2048),
+        "o": (2048, 2048),
+        "gate_up": (16384, 2048),
+        "down": (2048, 8192),
+        "head": (128256, 2048),
+    },
+}
+LAYERS = {"smollm2-135m": 30, "llama-3.2-1b": 16}
 GROUPS = {Format.Q4_64: 64, Format.Q4_128: 128}
 FLOAT8 = {kind: (size, dtype) for dtype, kinds in pack_floats.FLOAT8.items() for size, kind in kinds.items()}
 """How many inputs share a scale (0: all), and the codes."""
 
 COLD_BYTES = 600 << 20
-LAYERS = 30
 SLICE = 0.12
 
 
@@ -123,10 +138,10 @@ def _only(weight: PackedWeight) -> Rotation:
     return rotation
 
 
-def shapes_of(kind: Format) -> dict[str, tuple[int, int]]:
-    """Return the shapes; formats of 256 values a block cannot hold 576 of them."""
+def shapes_of(kind: Format, model: str) -> dict[str, tuple[int, int]]:
+    """Return the shapes of a model's products; formats of 256 values a block cannot hold 576 of them."""
     values = blocks.FORMATS[kind.name].values if kind.name in blocks.FORMATS else GROUPS.get(kind, 1)
-    return {name: (n, -(-k // values) * values) for name, (n, k) in SHAPES.items()}
+    return {name: (n, -(-k // values) * values) for name, (n, k) in MODELS[model].items()}
 
 
 def report(kind: Format, options: argparse.Namespace) -> None:
@@ -138,7 +153,7 @@ def report(kind: Format, options: argparse.Namespace) -> None:
         bandwidth, peak = bandwidth or measured[0], peak or measured[1]
     print(f"\n{kind.name}: {bandwidth / 1e9:.1f} GB/s from memory, {2 * peak / 1e9:.0f} GFLOP/s")
     print(f"{'shape':>8} {'n x k':>12} {'m':>5} {'us':>9} {'GB/s':>7} {'GFLOP/s':>8} {'% limit':>8} {'torch us':>9}")
-    for name, (n, k) in shapes_of(kind).items():
+    for name, (n, k) in shapes_of(kind, options.model).items():
         weights = Rotation(kind, n, k, cold=options.cold)
         dense = torch.randn(n, k).to(dtype)
         for m in options.rows:
@@ -152,10 +167,11 @@ def report(kind: Format, options: argparse.Namespace) -> None:
             )
 
 
-def step(kind: Format, rows: int) -> None:
-    """Print the time of all products of a step of the demo model, each weight read once, as one recorded program."""
-    weights = [packed(kind, n, k) for _ in range(LAYERS) for name, (n, k) in shapes_of(kind).items() if name != "head"]
-    weights.append(packed(kind, *shapes_of(kind)["head"]))
+def step(kind: Format, rows: int, model: str) -> None:
+    """Print the time of all products of a step of a model, each weight read once, as one recorded program."""
+    shapes = shapes_of(kind, model)
+    weights = [packed(kind, n, k) for _ in range(LAYERS[model]) for name, (n, k) in shapes.items() if name != "head"]
+    weights.append(packed(kind, *shapes["head"]))
     calls: list[tuple[Entry, bytes]] = []
     keep: list[object] = []
     for weight in weights:
@@ -177,6 +193,7 @@ def main() -> None:
     parser.add_argument(
         "--formats", nargs="+", default=["BF16"], type=str.upper, choices=[kind.name for kind in Format]
     )
+    parser.add_argument("--model", default="smollm2-135m", choices=MODELS, help="whose products")
     parser.add_argument("--rows", nargs="+", type=int, default=[1, 4, 8, 32, 512])
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--bandwidth", type=float, default=0.0, help="GB/s from memory (default: measured)")
@@ -194,7 +211,7 @@ def main() -> None:
     for name in options.formats:
         if options.step:
             for rows in options.rows:
-                step(Format[name], rows)
+                step(Format[name], rows, options.model)
         else:
             report(Format[name], options)
 

@@ -1,7 +1,9 @@
-// Where weights are asked for before their use, by tiles that meet few rows: memory sets their pace, and a tile that
-// began at weights that nobody has asked for would wait for it. Included per instruction set.
+// Where weights are asked for before their use: a tile that began at weights that nobody has asked for would wait for
+// memory. Tiles of few rows, whose pace memory sets, ask for their own lines a little ahead (`Ahead`); tiles of more rows,
+// all of which go through the same weights, ask for those of the next ones (`Asking`). Included per instruction set.
 #pragma once
 
+#include "common/vec.h"
 #include "gemm/kernel.h"
 
 namespace core {
@@ -30,6 +32,42 @@ struct Ahead {
     int64_t left = (near - offset) / 64;
     return left < 0 ? 0 : left < lines ? left : lines;
   }
+};
+
+// Of `parts` equal parts, those from `first` on and before `last`.
+inline Soon part_of(Soon all, int64_t first, int64_t last, int64_t parts) {
+  int64_t bytes = all.end - all.begin;
+  all.end = all.begin + bytes * last / parts;
+  all.begin += bytes * first / parts;
+  return all;
+}
+
+// Asks for bytes by and by, the same number with each of `steps` steps, in whole lines.
+class Asking {
+ public:
+  Asking(const Soon& soon, int64_t steps)
+      : left_(soon.end - soon.begin), each_(round_up(ceil_div(left_, steps > 0 ? steps : 1), 64)), run_(soon.run),
+        gap_(soon.stride - soon.run) {
+    if (left_ <= 0) return;
+    at_ = soon.at + soon.begin / run_ * soon.stride + soon.begin % run_;
+    here_ = run_ - soon.begin % run_;
+  }
+
+  CORE_INLINE void step() {
+    int64_t until = left_ > each_ ? left_ - each_ : 0;
+    for (; left_ > until; left_ -= 64, at_ += 64, here_ -= 64) {
+      if (here_ <= 0) {
+        at_ += gap_;
+        here_ += run_;
+      }
+      __builtin_prefetch(at_, 0, 2);
+    }
+  }
+
+ private:
+  const char* at_ = nullptr;
+  int64_t left_, each_, run_, gap_;
+  int64_t here_ = 0;  // bytes up to the end of the run
 };
 
 }  // namespace

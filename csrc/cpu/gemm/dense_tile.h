@@ -12,7 +12,9 @@ namespace core {
 namespace gemm {
 namespace {
 
-constexpr int kFewRows = 2;  // rows up to which weights come from memory rather than from a cache
+constexpr int kFewRows = 2;      // rows up to which a tile that is alone asks for its own weights
+constexpr int64_t kDepth = 1024;  // lines of each panel that many rows meet at once
+constexpr int64_t kLineRun = 8;  // lines between two steps of asking for the next ones
 
 // One accumulator per result would wait for itself: few results get two, for even and odd lines.
 template <int M, int P>
@@ -60,22 +62,36 @@ CORE_INLINE vf total_of(const Sums<M, P>& sums, int i, int p, int v) {
 }
 
 template <typename F, int M, int P>
-void tile(const char* x, int64_t row_bytes, const char* w, int64_t panel_bytes, int64_t lines, float* out) {
+void tile(const char* x, int64_t row_bytes, const char* w, int64_t panel_bytes, int64_t lines, const Soon& soon,
+          bool add, float* out) {
   Sums<M, P> sums = {};
-  add_lines<F, M, P>(sums, x, row_bytes, w, panel_bytes, lines, Ahead(kLinesAhead<F>, lines * 64, P, panel_bytes), 0);
+  Ahead ahead(kLinesAhead<F>, lines * 64, P, panel_bytes);
+  if (soon.end == soon.begin) {
+    add_lines<F, M, P>(sums, x, row_bytes, w, panel_bytes, lines, ahead, 0);
+  } else {
+    constexpr int64_t x_bytes = F::inputs * static_cast<int64_t>(sizeof(typename F::X));
+    Asking asking(soon, ceil_div(lines, kLineRun));
+    for (int64_t line = 0; line < lines; line += kLineRun) {
+      int64_t run = lines - line < kLineRun ? lines - line : kLineRun;
+      asking.step();
+      add_lines<F, M, P>(sums, x + line * x_bytes, row_bytes, w + line * 64, panel_bytes, run, ahead, 0);
+    }
+  }
 #pragma GCC unroll 8
   for (int i = 0; i < M; ++i) {
 #pragma GCC unroll 4
     for (int p = 0; p < P; ++p) {
 #pragma GCC unroll 4
       for (int v = 0; v < kVecs; ++v) {
-        store(out + i * F::panels * kPanel + p * kPanel + v * kLanes, total_of<F, M, P>(sums, i, p, v));
+        float* at = out + i * F::panels * kPanel + p * kPanel + v * kLanes;
+        vf total = total_of<F, M, P>(sums, i, p, v);
+        store(at, add ? load(at) + total : total);
       }
     }
   }
 }
 
-typedef void TileOf(const char*, int64_t, const char*, int64_t, int64_t, float*);
+typedef void TileOf(const char*, int64_t, const char*, int64_t, int64_t, const Soon&, bool, float*);
 
 template <typename F>
 struct Tiles {
@@ -99,8 +115,10 @@ template <typename F>
 void run_tile(const Call& call, const Tile& where, const char* scratch, float* out) {
   int64_t panel_bytes = scratch != nullptr ? call.inputs / F::inputs * 64 : call.panel_bytes;
   const char* w = scratch != nullptr ? scratch : panel_of(call, where.panel);
-  tile_of<F>(where)(call.rows + where.row * call.row_bytes, call.row_bytes, w, panel_bytes,
-                    ceil_div(call.args->k, F::inputs), out);
+  const char* x = call.rows + where.row * call.row_bytes + where.input * static_cast<int64_t>(sizeof(typename F::X));
+  int64_t left = call.args->k - where.input, inputs = left < where.inputs ? left : where.inputs;
+  tile_of<F>(where)(x, call.row_bytes, w + where.input / F::inputs * 64, panel_bytes, ceil_div(inputs, F::inputs),
+                    where.soon, where.input > 0, out);
 }
 
 }  // namespace

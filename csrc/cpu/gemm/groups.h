@@ -73,9 +73,11 @@ void add_groups(const Call& call, const Tile& where, float* out) {
   int64_t lines = ceil_div(call.args->k, F::inputs);
   const char *x = call.rows + where.row * call.row_bytes, *w = panel_of(call, where.panel);
   const char* scales = w + scales_at(call);
+  Asking asking(where.soon, ceil_div(lines, kLines));
   for (int64_t line = 0; line < lines; line += kLines, scales += kScaleBytes) {
     int64_t here = lines - line < kLines ? lines - line : kLines;
-    compute(x + line * kXBytes, call.row_bytes, w + line * 64, call.panel_bytes, here, part);
+    asking.step();
+    compute(x + line * kXBytes, call.row_bytes, w + line * 64, call.panel_bytes, here, {}, false, part);
     for (int64_t p = 0; p < where.panels; ++p) {
       for (int v = 0; v < kVecs; ++v) {
         vf scale = load(reinterpret_cast<const float*>(scales + p * call.panel_bytes) + v * kLanes);

@@ -16,17 +16,18 @@ constexpr int kVecs = 16 / kLanes;
 constexpr int64_t kHeader = 64;  // bytes before a row's values
 
 #if defined(__AVX512F__)
-constexpr int kRows = 6, kWide = 4, kTileSums = 24;
+constexpr int kRows = 6, kWide = 4, kTileSums = 24, kAsking = 3;
 #elif defined(__AVXVNNI__)
-constexpr int kRows = 6, kWide = 4, kTileSums = 6;
+constexpr int kRows = 6, kWide = 4, kTileSums = 6, kAsking = 2;
 #elif defined(__AVX2__) || defined(__aarch64__)
-constexpr int kRows = 4, kWide = 1, kTileSums = 4;
+constexpr int kRows = 4, kWide = 1, kTileSums = 4, kAsking = 2;
 #else
-constexpr int kRows = 2, kWide = 1, kTileSums = 2;
+constexpr int kRows = 2, kWide = 1, kTileSums = 2, kAsking = 2;
 #endif
-// kTileSums: rows times panels whose sums there are registers for.
+// kTileSums: rows times panels whose sums there are registers for; kAsking: see Kernel.
 
-constexpr int kFewRows = 2;  // rows up to which weights come from memory rather than from a cache
+constexpr int kFewRows = 2;      // rows up to which a tile that is alone asks for its own weights
+constexpr int64_t kLineRun = 8;  // lines between two steps of asking for the next ones
 
 #if defined(CORE_UNSIGNED_DOTS)
 // The instruction multiplies unsigned by signed: activations are stored 128 too large, and sums start 128 times the sum
@@ -72,7 +73,7 @@ CORE_INLINE vi dot_line(vi sum, vu weights, const char* x) {
 // `sums`: of the first panel's channels, those of the next are `panel_bytes` away as its weights are.
 template <int M, int P>
 void tile(const char* x, int64_t row_bytes, const char* w, int64_t panel_bytes, int64_t lines, const char* sums,
-          float* out) {
+          const Soon& soon, float* out) {
   vi acc[M][P][kVecs];
   for (int p = 0; p < P; ++p) {
     for (int v = 0; v < kVecs; ++v) {
@@ -96,8 +97,16 @@ void tile(const char* x, int64_t row_bytes, const char* w, int64_t panel_bytes, 
       }
     }
   };
-  if (M <= kFewRows) until(ahead.lines_near(0, lines), ahead.distance);
-  until(lines, ahead.beyond);
+  if (soon.end == soon.begin) {
+    if (M <= kFewRows) until(ahead.lines_near(0, lines), ahead.distance);
+    until(lines, ahead.beyond);
+  } else {
+    Asking asking(soon, ceil_div(lines, kLineRun));
+    while (line < lines) {
+      asking.step();
+      until(lines - line < kLineRun ? lines : line + kLineRun, 0);
+    }
+  }
 #pragma GCC unroll 8
   for (int i = 0; i < M; ++i) {
     float scale = *reinterpret_cast<const float*>(x + i * row_bytes);
@@ -111,7 +120,7 @@ void tile(const char* x, int64_t row_bytes, const char* w, int64_t panel_bytes, 
   }
 }
 
-typedef void TileOf(const char*, int64_t, const char*, int64_t, int64_t, const char*, float*);
+typedef void TileOf(const char*, int64_t, const char*, int64_t, int64_t, const char*, const Soon&, float*);
 
 struct Tiles {
   TileOf* at[kRows][kWide];
@@ -137,7 +146,8 @@ void run_tile(const Call& call, const Tile& where, const char*, float* out) {
   int64_t lines = ceil_div(call.args->k, 4), sums = scales_at(call) + 64;
   for (int64_t p = 0, wide; p < where.panels; p += wide, w += wide * call.panel_bytes, out += wide * kPanel) {
     wide = panels_for(static_cast<int>(where.rows), static_cast<int>(where.panels - p));
-    tiles.at[where.rows - 1][wide - 1](x, call.row_bytes, w, call.panel_bytes, lines, w + sums, out);
+    Soon soon = part_of(where.soon, p, p + wide, where.panels);
+    tiles.at[where.rows - 1][wide - 1](x, call.row_bytes, w, call.panel_bytes, lines, w + sums, soon, out);
   }
 }
 
@@ -171,7 +181,7 @@ int64_t quantized_bytes(const core_gemm_args& args) { return kHeader + padded_in
 namespace CORE_VARIANT {
 extern const Kernel w8a8_kernel;
 const Kernel w8a8_kernel = {kRows,   kWide,   nullptr, quantized_bytes, quantize_rows, run_tile,
-                            nullptr, nullptr, nullptr, nullptr, nullptr, nullptr};
+                            nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, kAsking};
 }  // namespace CORE_VARIANT
 }  // namespace gemm
 }  // namespace core

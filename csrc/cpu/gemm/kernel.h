@@ -62,9 +62,17 @@ struct Call {
   int64_t panel_bytes;
 };
 
+// Memory that is wanted soon: bytes `begin .. end - 1` of runs that are `stride` bytes apart.
+struct Soon {
+  const char* at;
+  int64_t run, stride, begin, end;
+};
+
 // A tile of the result: `rows` rows and `panels` panels.
 struct Tile {
   int64_t row, rows, panel, panels;
+  int64_t input = 0, inputs = 0;  // those that are multiplied; the first ones start the sums, others are added to them
+  Soon soon = {};                 // what it asks for on its way, if other tiles meet the same weights
 };
 
 // What becomes of a product's results: act(first half of the channels) * second half.
@@ -102,7 +110,8 @@ struct Kernel {
   int64_t (*row_bytes)(const core_gemm_args& args);
   // Brings rows `begin .. end - 1` into the kernel's form, at `call.rows`.
   void (*prepare)(const Call& call, int64_t begin, int64_t end);
-  // Computes a tile: `out[row][channel]`, rows `panels * 16` floats apart; without channel scale and bias.
+  // Computes a tile: `out[row][channel]`, rows `panels * 16` floats apart; without channel scale and bias. Kernels
+  // without a depth take all inputs.
   // `scratch`: what `expand` made of the panels, or null.
   void (*tile)(const Call& call, const Tile& tile, const char* scratch, float* out);
   // Computes and finishes rows `tile.row .. row_end - 1` by as many of the tile's panels, of which there may be more than
@@ -117,6 +126,10 @@ struct Kernel {
   // Called by each thread before its first and after its last tile; null: nothing to do.
   void (*enter)();
   void (*leave)();
+  // Tiles by the same weights from which these ask for the next ones: fewer wait for memory in any case.
+  int64_t asking = 2;
+  // Inputs that so many tiles meet at once, where there are more; 0: all.
+  int64_t depth = 0;
 };
 
 // Scales, biases, converts and stores a tile, and keeps each row's largest value in `best[row]` (null: not wanted).

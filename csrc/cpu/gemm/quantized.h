@@ -22,8 +22,6 @@ constexpr int kRows = 4, kWide = 1;
 constexpr int kRows = 2, kWide = 1;
 #endif
 
-constexpr int kFewRows = 4;  // rows up to which weights come from memory rather than from a cache
-
 // Keeps sums in the order in which they are written: the compiler would make all products of a block first, which are
 // more than there are registers.
 template <typename Sum>
@@ -165,15 +163,17 @@ CORE_INLINE void add_block(vf* acc, const char* codes, int v, const BlockScale& 
 // M rows by P panels, whose scales are `scales` bytes after their codes.
 template <typename F, typename X, int M, int P>
 void tile(const char* x, int64_t row_bytes, const char* w, int64_t panel_bytes, int64_t scales, int64_t blocks,
-          float* out) {
+          const Soon& soon, float* out) {
   vf acc[P][M * kVecs] = {};
+  Asking asking(soon, blocks);
+  bool alone = soon.end == soon.begin;  // asks for its own lines
   Ahead ahead(kOpenedAhead, blocks * F::code_bytes, P, panel_bytes);
   Ahead scales_ahead(kScalesAhead, blocks / F::group * F::scale_bytes, P, panel_bytes);
   for (int64_t first = 0; first < blocks; first += F::group) {
     BlockScale group[P][kVecs];
     int64_t at_scales = first / F::group * F::scale_bytes;
     const char* shared = w + scales + at_scales;
-    if (M <= kFewRows) {
+    if (alone) {
       const char* later = shared + scales_ahead.from(at_scales);
       for (int p = 0; p < P; ++p) __builtin_prefetch(later + p * panel_bytes);
     }
@@ -185,9 +185,10 @@ void tile(const char* x, int64_t row_bytes, const char* w, int64_t panel_bytes, 
     for (int64_t block = 0; block < F::group; ++block, x += sizeof(X)) {
       int64_t begin = (first + block) * F::code_bytes, later = ahead.from(begin);
       const char* codes = w + begin;
+      if (!alone) asking.step();
 #pragma GCC unroll 4
       for (int p = 0; p < P; ++p, codes += panel_bytes) {
-        if (M <= kFewRows) {
+        if (alone) {
           for (int64_t at = 0; at < F::code_bytes; at += 64) __builtin_prefetch(codes + later + at);
         }
 #pragma GCC unroll 4
@@ -208,7 +209,7 @@ void tile(const char* x, int64_t row_bytes, const char* w, int64_t panel_bytes, 
   }
 }
 
-typedef void TileOf(const char*, int64_t, const char*, int64_t, int64_t, int64_t, float*);
+typedef void TileOf(const char*, int64_t, const char*, int64_t, int64_t, int64_t, const Soon&, float*);
 
 // One row by several panels, which are as many streams from memory; other rows by one panel.
 struct Tiles {
@@ -228,9 +229,12 @@ void run_tile(const Call& call, const Tile& where, const char*, float* out) {
   int64_t blocks = call.inputs / kBlock, scales = scales_at(call);
   const char* x = call.rows + where.row * call.row_bytes;
   const char* w = panel_of(call, where.panel);
-  if (where.rows == 1) return tiles.row[where.panels - 1](x, call.row_bytes, w, call.panel_bytes, scales, blocks, out);
+  if (where.rows == 1) {
+    return tiles.row[where.panels - 1](x, call.row_bytes, w, call.panel_bytes, scales, blocks, {}, out);
+  }
   for (int64_t p = 0; p < where.panels; ++p, w += call.panel_bytes, out += kPanel) {
-    tiles.rows[where.rows - 1](x, call.row_bytes, w, call.panel_bytes, scales, blocks, out);
+    Soon soon = part_of(where.soon, p, p + 1, where.panels);
+    tiles.rows[where.rows - 1](x, call.row_bytes, w, call.panel_bytes, scales, blocks, soon, out);
   }
 }
 

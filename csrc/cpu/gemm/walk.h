@@ -1,6 +1,7 @@
 // A thread's way through a product: its panels, one after another, meet rows whose activations stay in the cache.
 #pragma once
 
+#include "gemm/ahead.h"
 #include "gemm/finish.h"
 #include "gemm/kernel.h"
 
@@ -9,6 +10,9 @@ namespace gemm {
 namespace {
 
 constexpr int64_t kFewTileRows = 4;          // rows up to which scales are asked for
+constexpr int64_t kMostAsking = 8;           // tiles by the same weights, the last ones, that ask for the next ones
+constexpr int64_t kShallow = 2;              // times a kernel's depth that are still met at once
+constexpr int64_t kDeepRows = 96;            // rows whose sums are kept until all inputs have been met
 constexpr int64_t kRowsInCache = 768 << 10;  // bytes of prepared activations that are reused from the L2 cache
 
 inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -57,14 +61,67 @@ inline void expect_scales(const Walk& walk, const Tile& tile) {
   }
 }
 
-inline void walk_rows(const Walk& walk, Tile tile, int64_t row_end, const char* scratch, Best* best) {
-  alignas(64) float out[kMostRows * kMostPanels * kPanel];
-  for (; tile.row < row_end; tile.row += walk.tile_rows) {
-    tile.rows = smaller(walk.tile_rows, row_end - tile.row);
+// How rows that meet the same weights go through them.
+struct Descent {
+  int64_t depth;   // inputs at once
+  int64_t rows;    // whose sums are kept until all inputs have been met
+  int64_t asking;  // rows, the last ones, that ask for the next weights
+};
+
+inline Descent descent_of(const Walk& walk, int64_t rows) {
+  int64_t inputs = walk.call.inputs, depth = walk.kernel->depth, tiles = ceil_div(rows, walk.tile_rows);
+  if (tiles < walk.kernel->asking || inputs == 0) return {inputs, walk.tile_rows, 0};
+  int64_t asking = smaller(rows, kMostAsking * walk.tile_rows);
+  if (depth == 0 || inputs <= kShallow * depth) return {inputs, walk.tile_rows, asking};
+  return {round_up(ceil_div(inputs, ceil_div(inputs, depth)), 64), kDeepRows / walk.tile_rows * walk.tile_rows, asking};
+}
+
+// What is read behind the tile's weights: the next inputs of its panels, or the first ones of the next panels.
+inline Soon next_weights(const Walk& walk, const Tile& tile) {
+  int64_t inputs = walk.call.inputs, input = tile.input + tile.inputs, panel = tile.panel, panels = tile.panels;
+  if (input >= inputs) {
+    input = 0;
+    panel += panels;
+    panels = smaller(panels, ceil_div(walk.call.args->n, kPanel) - panel);
+  }
+  int64_t bytes = walk.call.panel_bytes, lines = scales_at(walk.call);
+  if (tile.inputs >= inputs) lines = bytes;  // with what comes after the lines
+  int64_t begin = lines * input / inputs, end = lines * smaller(input + tile.inputs, inputs) / inputs;
+  return {panel_of(walk.call, panel) + begin, end - begin, bytes, 0, panels * (end - begin)};
+}
+
+// Computes the tile's inputs for rows up to `last`, whose sums are at `out`; the rows that meet them end at `row_end`.
+inline void walk_tiles(const Walk& walk, Tile tile, int64_t last, int64_t row_end, int64_t asking, const char* scratch,
+                       float* out) {
+  Soon next = asking > 0 ? next_weights(walk, tile) : Soon{};
+  int64_t stride = walk.kernel->panels * kPanel, first = tile.row;
+  for (; tile.row < last; tile.row += walk.tile_rows) {
+    tile.rows = smaller(walk.tile_rows, last - tile.row);
+    int64_t begin = asking - (row_end - tile.row), end = begin + tile.rows;
+    tile.soon = end > 0 ? part_of(next, begin > 0 ? begin : 0, end, asking) : Soon{};
     expect_results(walk, tile);
     expect_scales(walk, tile);
-    walk.kernel->tile(walk.call, tile, scratch, out);
-    walk.finish(walk.call, tile, out, walk.kernel->panels * kPanel, best);
+    walk.kernel->tile(walk.call, tile, scratch, out + (tile.row - first) * stride);
+  }
+}
+
+inline void walk_rows(const Walk& walk, Tile tile, int64_t row_end, const char* scratch, Best* best) {
+  alignas(64) float out[kDeepRows * kMostPanels * kPanel];
+  int64_t stride = walk.kernel->panels * kPanel;
+  Descent descent = descent_of(walk, row_end - tile.row);
+  tile.inputs = descent.depth;
+  for (int64_t row = tile.row, last; row < row_end; row = last) {
+    last = smaller(row + descent.rows, row_end);
+    tile.row = row;
+    tile.input = 0;
+    do {
+      walk_tiles(walk, tile, last, row_end, descent.asking, scratch, out);
+      tile.input += tile.inputs;
+    } while (tile.input < walk.call.inputs);
+    for (; tile.row < last; tile.row += walk.tile_rows) {
+      tile.rows = smaller(walk.tile_rows, last - tile.row);
+      walk.finish(walk.call, tile, out + (tile.row - row) * stride, stride, best);
+    }
   }
 }
 

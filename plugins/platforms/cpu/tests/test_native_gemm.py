@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from core_plugin_cpu.native import blocks, gemm, library, packed
+from core_plugin_cpu.native import blocks, gemm, library, pack_floats, packed
 from core_plugin_cpu.native.asked import ASKED, BY_ROW, COARSE, FINE
 from core_plugin_cpu.native.gemm import Format
 from hypothesis import HealthCheck, given, settings
@@ -79,6 +79,28 @@ def test_dense_products_equal_float64(isa, shape, weight_dtype, x_dtype, y_dtype
     exact = seen.double() @ weight.double().T + (0 if bias is None else bias.double())
     assert y.dtype == y_dtype
     assert_close(y, exact, 2e-6 if y_dtype == torch.float32 else 4e-3)
+
+
+@pytest.mark.parametrize("kind", [Format.F32, Format.BF16, Format.W8A16, Format.E4M3], ids=lambda kind: kind.name)
+def test_rows_of_several_tiles_meet_many_inputs_a_part_at_a_time(isa, kind):
+    """More inputs than `kShallow` times the depth of each kernel."""
+    n, k = 90, 9000
+    x = torch.randn(110, k).to(torch.float32 if kind == Format.F32 else torch.bfloat16)
+    weight = deep_weight(kind, torch.randn(n, k))
+    exact = x.double() @ gemm.lookup(weight, torch.arange(n), torch.float32).double().T
+    for m in (12, 13, 40, 110):
+        assert_close(gemm.linear(x[:m], weight, dtype=torch.float32), exact[:m], 1e-5)
+        assert_close(gemm.linear(x[:m], weight, torch.ones(n), dtype=torch.bfloat16), exact[:m] + 1, 2**-8)
+
+
+def deep_weight(kind, values):
+    scale = values.abs().amax(1) / 127
+    if kind == Format.W8A16:
+        return gemm.pack_int8((values / scale[:, None]).round().to(torch.int8), scale, activations=16)
+    if kind == Format.E4M3:
+        codes = (values / scale[:, None]).to(torch.float8_e4m3fn).view(torch.uint8)
+        return pack_floats.pack_float8(codes, scale[:, None], 0, torch.float8_e4m3fn)
+    return gemm.pack(values.to(torch.float32 if kind == Format.F32 else torch.bfloat16))
 
 
 @small
