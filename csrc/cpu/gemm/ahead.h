@@ -35,12 +35,13 @@ struct Ahead {
 };
 
 // Of `parts` equal parts, those from `first` on and before `last`.
-inline Soon part_of(Soon all, int64_t first, int64_t last, int64_t parts) {
+inline Soon part_of(const Soon& all, int64_t first, int64_t last, int64_t parts) {
   int64_t bytes = all.end - all.begin;
-  all.end = all.begin + bytes * last / parts;
-  all.begin += bytes * first / parts;
-  return all;
+  return {all.at, all.run, all.stride, all.begin + bytes * first / parts, all.begin + bytes * last / parts};
 }
+
+// Of so many lines (or blocks), how many a tile takes between two steps of asking: all, where it asks for nothing.
+inline int64_t run_of(const Soon& soon, int64_t lines, int64_t run) { return soon.end > soon.begin ? run : lines; }
 
 // Asks for bytes by and by, the same number with each of `steps` steps, in whole lines.
 class Asking {

@@ -12,9 +12,9 @@ namespace core {
 namespace gemm {
 namespace {
 
-constexpr int kFewRows = 2;      // rows up to which a tile that is alone asks for its own weights
-constexpr int64_t kDepth = 1024;  // lines of each panel that many rows meet at once
-constexpr int64_t kLineRun = 8;  // lines between two steps of asking for the next ones
+constexpr int kFewRows = 2;       // rows up to which a tile asks for its own weights
+constexpr int64_t kDepth = 1024;  // lines of each panel that several tiles meet at once
+constexpr int64_t kLineRun = 8;   // lines between two steps of asking for the next ones
 
 // One accumulator per result would wait for itself: few results get two, for even and odd lines.
 template <int M, int P>
@@ -63,19 +63,16 @@ CORE_INLINE vf total_of(const Sums<M, P>& sums, int i, int p, int v) {
 
 template <typename F, int M, int P>
 void tile(const char* x, int64_t row_bytes, const char* w, int64_t panel_bytes, int64_t lines, const Soon& soon,
-          bool add, float* out) {
+          float* out) {
   Sums<M, P> sums = {};
+  constexpr int64_t x_bytes = F::inputs * static_cast<int64_t>(sizeof(typename F::X));
   Ahead ahead(kLinesAhead<F>, lines * 64, P, panel_bytes);
-  if (soon.end == soon.begin) {
-    add_lines<F, M, P>(sums, x, row_bytes, w, panel_bytes, lines, ahead, 0);
-  } else {
-    constexpr int64_t x_bytes = F::inputs * static_cast<int64_t>(sizeof(typename F::X));
-    Asking asking(soon, ceil_div(lines, kLineRun));
-    for (int64_t line = 0; line < lines; line += kLineRun) {
-      int64_t run = lines - line < kLineRun ? lines - line : kLineRun;
-      asking.step();
-      add_lines<F, M, P>(sums, x + line * x_bytes, row_bytes, w + line * 64, panel_bytes, run, ahead, 0);
-    }
+  int64_t run = run_of(soon, lines, kLineRun);
+  Asking asking(soon, ceil_div(lines, kLineRun));
+  for (int64_t line = 0; line < lines; line += run) {
+    asking.step();
+    add_lines<F, M, P>(sums, x + line * x_bytes, row_bytes, w + line * 64, panel_bytes,
+                       lines - line < run ? lines - line : run, ahead, 0);
   }
 #pragma GCC unroll 8
   for (int i = 0; i < M; ++i) {
@@ -83,15 +80,13 @@ void tile(const char* x, int64_t row_bytes, const char* w, int64_t panel_bytes, 
     for (int p = 0; p < P; ++p) {
 #pragma GCC unroll 4
       for (int v = 0; v < kVecs; ++v) {
-        float* at = out + i * F::panels * kPanel + p * kPanel + v * kLanes;
-        vf total = total_of<F, M, P>(sums, i, p, v);
-        store(at, add ? load(at) + total : total);
+        store(out + i * F::panels * kPanel + p * kPanel + v * kLanes, total_of<F, M, P>(sums, i, p, v));
       }
     }
   }
 }
 
-typedef void TileOf(const char*, int64_t, const char*, int64_t, int64_t, const Soon&, bool, float*);
+typedef void TileOf(const char*, int64_t, const char*, int64_t, int64_t, const Soon&, float*);
 
 template <typename F>
 struct Tiles {
@@ -111,14 +106,26 @@ TileOf* tile_of(const Tile& where) {
   return tiles.at[where.rows - 1][where.panels - 1];
 }
 
+// Adds what a tile's further inputs give to the sums at `out`.
+template <typename F>
+__attribute__((noinline)) void add_tile(TileOf* compute, const char* x, int64_t row_bytes, const char* w,
+                                        int64_t panel_bytes, int64_t lines, const Tile& where, float* out) {
+  alignas(64) float part[F::rows * F::panels * kPanel];
+  compute(x, row_bytes, w, panel_bytes, lines, where.soon, part);
+  for (int64_t i = 0; i < where.rows; ++i) {
+    for (int64_t at = i * F::panels * kPanel, end = at + where.panels * kPanel; at < end; ++at) out[at] += part[at];
+  }
+}
+
 template <typename F>
 void run_tile(const Call& call, const Tile& where, const char* scratch, float* out) {
   int64_t panel_bytes = scratch != nullptr ? call.inputs / F::inputs * 64 : call.panel_bytes;
-  const char* w = scratch != nullptr ? scratch : panel_of(call, where.panel);
+  const char* w = (scratch != nullptr ? scratch : panel_of(call, where.panel)) + where.input / F::inputs * 64;
   const char* x = call.rows + where.row * call.row_bytes + where.input * static_cast<int64_t>(sizeof(typename F::X));
-  int64_t left = call.args->k - where.input, inputs = left < where.inputs ? left : where.inputs;
-  tile_of<F>(where)(x, call.row_bytes, w + where.input / F::inputs * 64, panel_bytes, ceil_div(inputs, F::inputs),
-                    where.soon, where.input > 0, out);
+  int64_t left = call.args->k - where.input, lines = ceil_div(left < where.inputs ? left : where.inputs, F::inputs);
+  TileOf* compute = tile_of<F>(where);
+  if (where.input > 0) return add_tile<F>(compute, x, call.row_bytes, w, panel_bytes, lines, where, out);
+  compute(x, call.row_bytes, w, panel_bytes, lines, where.soon, out);
 }
 
 }  // namespace

@@ -77,7 +77,7 @@ void add_groups(const Call& call, const Tile& where, float* out) {
   for (int64_t line = 0; line < lines; line += kLines, scales += kScaleBytes) {
     int64_t here = lines - line < kLines ? lines - line : kLines;
     asking.step();
-    compute(x + line * kXBytes, call.row_bytes, w + line * 64, call.panel_bytes, here, {}, false, part);
+    compute(x + line * kXBytes, call.row_bytes, w + line * 64, call.panel_bytes, here, {}, part);
     for (int64_t p = 0; p < where.panels; ++p) {
       for (int v = 0; v < kVecs; ++v) {
         vf scale = load(reinterpret_cast<const float*>(scales + p * call.panel_bytes) + v * kLanes);

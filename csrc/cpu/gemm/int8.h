@@ -16,17 +16,17 @@ constexpr int kVecs = 16 / kLanes;
 constexpr int64_t kHeader = 64;  // bytes before a row's values
 
 #if defined(__AVX512F__)
-constexpr int kRows = 6, kWide = 4, kTileSums = 24, kAsking = 3;
+constexpr int kRows = 6, kWide = 4, kTileSums = 24, kAsking = 13;
 #elif defined(__AVXVNNI__)
-constexpr int kRows = 6, kWide = 4, kTileSums = 6, kAsking = 2;
+constexpr int kRows = 6, kWide = 4, kTileSums = 6, kAsking = 7;
 #elif defined(__AVX2__) || defined(__aarch64__)
-constexpr int kRows = 4, kWide = 1, kTileSums = 4, kAsking = 2;
+constexpr int kRows = 4, kWide = 1, kTileSums = 4, kAsking = 5;
 #else
-constexpr int kRows = 2, kWide = 1, kTileSums = 2, kAsking = 2;
+constexpr int kRows = 2, kWide = 1, kTileSums = 2, kAsking = 3;
 #endif
 // kTileSums: rows times panels whose sums there are registers for; kAsking: see Kernel.
 
-constexpr int kFewRows = 2;      // rows up to which a tile that is alone asks for its own weights
+constexpr int kFewRows = 2;      // rows up to which a tile asks for its own weights
 constexpr int64_t kLineRun = 8;  // lines between two steps of asking for the next ones
 
 #if defined(CORE_UNSIGNED_DOTS)
@@ -97,15 +97,13 @@ void tile(const char* x, int64_t row_bytes, const char* w, int64_t panel_bytes, 
       }
     }
   };
-  if (soon.end == soon.begin) {
-    if (M <= kFewRows) until(ahead.lines_near(0, lines), ahead.distance);
-    until(lines, ahead.beyond);
-  } else {
-    Asking asking(soon, ceil_div(lines, kLineRun));
-    while (line < lines) {
-      asking.step();
-      until(lines - line < kLineRun ? lines : line + kLineRun, 0);
-    }
+  int64_t run = run_of(soon, lines, kLineRun);
+  Asking asking(soon, ceil_div(lines, kLineRun));
+  while (line < lines) {
+    int64_t last = lines - line < run ? lines : line + run;
+    asking.step();
+    if (M <= kFewRows && run == lines) until(ahead.lines_near(0, lines), ahead.distance);
+    until(last, ahead.beyond);
   }
 #pragma GCC unroll 8
   for (int i = 0; i < M; ++i) {

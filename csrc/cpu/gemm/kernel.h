@@ -64,15 +64,15 @@ struct Call {
 
 // Memory that is wanted soon: bytes `begin .. end - 1` of runs that are `stride` bytes apart.
 struct Soon {
-  const char* at;
-  int64_t run, stride, begin, end;
+  const char* at = nullptr;
+  int64_t run = 0, stride = 0, begin = 0, end = 0;
 };
 
 // A tile of the result: `rows` rows and `panels` panels.
 struct Tile {
   int64_t row, rows, panel, panels;
   int64_t input = 0, inputs = 0;  // those that are multiplied; the first ones start the sums, others are added to them
-  Soon soon = {};                 // what it asks for on its way, if other tiles meet the same weights
+  Soon soon = {};                 // what it asks for on its way; without an address, for its own
 };
 
 // What becomes of a product's results: act(first half of the channels) * second half.
@@ -126,8 +126,8 @@ struct Kernel {
   // Called by each thread before its first and after its last tile; null: nothing to do.
   void (*enter)();
   void (*leave)();
-  // Tiles by the same weights from which these ask for the next ones: fewer wait for memory in any case.
-  int64_t asking = 2;
+  // Rows from which tiles ask for the weights of the next ones: fewer wait for memory in any case. 0: they do not ask.
+  int64_t asking = 0;
   // Inputs that so many tiles meet at once, where there are more; 0: all.
   int64_t depth = 0;
 };

@@ -22,6 +22,9 @@ constexpr int kRows = 4, kWide = 1;
 constexpr int kRows = 2, kWide = 1;
 #endif
 
+constexpr int kFewRows = 4;       // rows up to which a tile asks for its own weights
+constexpr int64_t kBlockRun = 8;  // blocks between two steps of asking for the next ones, a multiple of every group
+
 // Keeps sums in the order in which they are written: the compiler would make all products of a block first, which are
 // more than there are registers.
 template <typename Sum>
@@ -160,43 +163,62 @@ CORE_INLINE void add_block(vf* acc, const char* codes, int v, const BlockScale& 
   }
 }
 
-// M rows by P panels, whose scales are `scales` bytes after their codes.
+// P panels, whose scales are `scales` bytes after their codes, and what is asked for of them where a tile asks for its own.
+struct Panels {
+  const char* w;
+  int64_t bytes, scales;
+  bool own;
+  Ahead ahead, scales_ahead;
+};
+
+// Blocks that share scales, from block `first` on, meet M rows.
+template <typename F, typename X, int M, int P>
+CORE_INLINE void add_group(vf (*acc)[M * kVecs], const Panels& panels, int64_t first, const char* x,
+                           int64_t row_bytes) {
+  BlockScale group[P][kVecs];
+  int64_t at_scales = first / F::group * F::scale_bytes;
+  const char* shared = panels.w + panels.scales + at_scales;
+  if (panels.own) {
+    const char* later = shared + panels.scales_ahead.from(at_scales);
+    for (int p = 0; p < P; ++p) __builtin_prefetch(later + p * panels.bytes);
+  }
+#pragma GCC unroll 4
+  for (int p = 0; p < P; ++p) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kVecs; ++v) group[p][v] = group_scale<F>(shared + p * panels.bytes, v);
+  }
+  for (int64_t block = 0; block < F::group; ++block, x += sizeof(X)) {
+    int64_t begin = (first + block) * F::code_bytes, later = panels.ahead.from(begin);
+    const char* codes = panels.w + begin;
+#pragma GCC unroll 4
+    for (int p = 0; p < P; ++p, codes += panels.bytes) {
+      if (panels.own) {
+        for (int64_t at = 0; at < F::code_bytes; at += 64) __builtin_prefetch(codes + later + at);
+      }
+#pragma GCC unroll 4
+      for (int v = 0; v < kVecs; ++v) {
+        BlockScale scale = block_scale<F>(group[p][v], shared + p * panels.bytes, block, v);
+        add_block<F, X, M>(acc[p], codes, v, scale, x, row_bytes);
+      }
+    }
+  }
+}
+
+// M rows by P panels.
 template <typename F, typename X, int M, int P>
 void tile(const char* x, int64_t row_bytes, const char* w, int64_t panel_bytes, int64_t scales, int64_t blocks,
           const Soon& soon, float* out) {
   vf acc[P][M * kVecs] = {};
-  Asking asking(soon, blocks);
-  bool alone = soon.end == soon.begin;  // asks for its own lines
-  Ahead ahead(kOpenedAhead, blocks * F::code_bytes, P, panel_bytes);
-  Ahead scales_ahead(kScalesAhead, blocks / F::group * F::scale_bytes, P, panel_bytes);
-  for (int64_t first = 0; first < blocks; first += F::group) {
-    BlockScale group[P][kVecs];
-    int64_t at_scales = first / F::group * F::scale_bytes;
-    const char* shared = w + scales + at_scales;
-    if (alone) {
-      const char* later = shared + scales_ahead.from(at_scales);
-      for (int p = 0; p < P; ++p) __builtin_prefetch(later + p * panel_bytes);
-    }
-#pragma GCC unroll 4
-    for (int p = 0; p < P; ++p) {
-#pragma GCC unroll 4
-      for (int v = 0; v < kVecs; ++v) group[p][v] = group_scale<F>(shared + p * panel_bytes, v);
-    }
-    for (int64_t block = 0; block < F::group; ++block, x += sizeof(X)) {
-      int64_t begin = (first + block) * F::code_bytes, later = ahead.from(begin);
-      const char* codes = w + begin;
-      if (!alone) asking.step();
-#pragma GCC unroll 4
-      for (int p = 0; p < P; ++p, codes += panel_bytes) {
-        if (alone) {
-          for (int64_t at = 0; at < F::code_bytes; at += 64) __builtin_prefetch(codes + later + at);
-        }
-#pragma GCC unroll 4
-        for (int v = 0; v < kVecs; ++v) {
-          BlockScale scale = block_scale<F>(group[p][v], shared + p * panel_bytes, block, v);
-          add_block<F, X, M>(acc[p], codes, v, scale, x, row_bytes);
-        }
-      }
+  Panels panels{w, panel_bytes, scales, M <= kFewRows && soon.at == nullptr,
+                Ahead(kOpenedAhead, blocks * F::code_bytes, P, panel_bytes),
+                Ahead(kScalesAhead, blocks / F::group * F::scale_bytes, P, panel_bytes)};
+  int64_t run = run_of(soon, blocks, kBlockRun);
+  Asking asking(soon, ceil_div(blocks, kBlockRun));
+  for (int64_t block = 0, last; block < blocks; block = last) {
+    last = blocks - block < run ? blocks : block + run;
+    asking.step();
+    for (int64_t first = block; first < last; first += F::group) {
+      add_group<F, X, M, P>(acc, panels, first, x + first * static_cast<int64_t>(sizeof(X)), row_bytes);
     }
   }
 #pragma GCC unroll 4
@@ -265,7 +287,7 @@ int64_t quantized_bytes(const core_gemm_args& args) {
 template <typename F, typename X>
 constexpr Kernel block_kernel() {
   return {kRows,   kWide,   nullptr, quantized_bytes<X>, quantize_rows<F, X>, run_tile<F, X>,
-          nullptr, nullptr, nullptr, nullptr,            nullptr,             nullptr};
+          nullptr, nullptr, nullptr, nullptr,            nullptr,             nullptr,        kFewRows + 1};
 }
 
 template <typename F>

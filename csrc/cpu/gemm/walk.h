@@ -10,7 +10,7 @@ namespace gemm {
 namespace {
 
 constexpr int64_t kFewTileRows = 4;          // rows up to which scales are asked for
-constexpr int64_t kMostAsking = 8;           // tiles by the same weights, the last ones, that ask for the next ones
+constexpr int64_t kMostAsking = 16;          // tiles by the same weights up to which they ask for the next ones
 constexpr int64_t kShallow = 2;              // times a kernel's depth that are still met at once
 constexpr int64_t kDeepRows = 96;            // rows whose sums are kept until all inputs have been met
 constexpr int64_t kRowsInCache = 768 << 10;  // bytes of prepared activations that are reused from the L2 cache
@@ -63,16 +63,16 @@ inline void expect_scales(const Walk& walk, const Tile& tile) {
 
 // How rows that meet the same weights go through them.
 struct Descent {
-  int64_t depth;   // inputs at once
-  int64_t rows;    // whose sums are kept until all inputs have been met
-  int64_t asking;  // rows, the last ones, that ask for the next weights
+  int64_t depth;  // inputs at once
+  int64_t rows;   // whose sums are kept until all inputs have been met
+  bool asking;    // whether their tiles ask for the next weights
 };
 
 inline Descent descent_of(const Walk& walk, int64_t rows) {
   int64_t inputs = walk.call.inputs, depth = walk.kernel->depth, tiles = ceil_div(rows, walk.tile_rows);
-  if (tiles < walk.kernel->asking || inputs == 0) return {inputs, walk.tile_rows, 0};
-  int64_t asking = smaller(rows, kMostAsking * walk.tile_rows);
-  if (depth == 0 || inputs <= kShallow * depth) return {inputs, walk.tile_rows, asking};
+  int64_t from = walk.kernel->asking;
+  bool asking = from > 0 && rows >= from && tiles <= kMostAsking && inputs > 0;
+  if (depth == 0 || tiles == 1 || inputs <= kShallow * depth) return {inputs, walk.tile_rows, asking};
   return {round_up(ceil_div(inputs, ceil_div(inputs, depth)), 64), kDeepRows / walk.tile_rows * walk.tile_rows, asking};
 }
 
@@ -90,35 +90,36 @@ inline Soon next_weights(const Walk& walk, const Tile& tile) {
   return {panel_of(walk.call, panel) + begin, end - begin, bytes, 0, panels * (end - begin)};
 }
 
-// Computes the tile's inputs for rows up to `last`, whose sums are at `out`; the rows that meet them end at `row_end`.
-inline void walk_tiles(const Walk& walk, Tile tile, int64_t last, int64_t row_end, int64_t asking, const char* scratch,
-                       float* out) {
-  Soon next = asking > 0 ? next_weights(walk, tile) : Soon{};
+// Computes the tile's inputs for rows up to `last`, which ask for `soon` on their way, and leaves their sums at `out`.
+// The tile is changed in place: to copy one that was just written waits until the stores before it are in the cache.
+inline void walk_tiles(const Walk& walk, Tile& tile, int64_t last, const Soon& soon, const char* scratch, float* out) {
   int64_t stride = walk.kernel->panels * kPanel, first = tile.row;
   for (; tile.row < last; tile.row += walk.tile_rows) {
     tile.rows = smaller(walk.tile_rows, last - tile.row);
-    int64_t begin = asking - (row_end - tile.row), end = begin + tile.rows;
-    tile.soon = end > 0 ? part_of(next, begin > 0 ? begin : 0, end, asking) : Soon{};
+    int64_t done = tile.row - first;
+    if (soon.at != nullptr) tile.soon = part_of(soon, done, done + tile.rows, last - first);
     expect_results(walk, tile);
     expect_scales(walk, tile);
-    walk.kernel->tile(walk.call, tile, scratch, out + (tile.row - first) * stride);
+    walk.kernel->tile(walk.call, tile, scratch, out + done * stride);
   }
 }
 
-inline void walk_rows(const Walk& walk, Tile tile, int64_t row_end, const char* scratch, Best* best) {
+inline void walk_rows(const Walk& walk, Tile& tile, int64_t row_end, const char* scratch, Best* best) {
   alignas(64) float out[kDeepRows * kMostPanels * kPanel];
-  int64_t stride = walk.kernel->panels * kPanel;
-  Descent descent = descent_of(walk, row_end - tile.row);
+  int64_t stride = walk.kernel->panels * kPanel, begin = tile.row;
+  Descent descent = descent_of(walk, row_end - begin);
   tile.inputs = descent.depth;
-  for (int64_t row = tile.row, last; row < row_end; row = last) {
+  for (int64_t row = begin, last; row < row_end; row = last) {
     last = smaller(row + descent.rows, row_end);
-    tile.row = row;
     tile.input = 0;
     do {
-      walk_tiles(walk, tile, last, row_end, descent.asking, scratch, out);
+      tile.row = row;
+      Soon soon;
+      if (descent.asking) soon = part_of(next_weights(walk, tile), row - begin, last - begin, row_end - begin);
+      walk_tiles(walk, tile, last, soon, scratch, out);
       tile.input += tile.inputs;
     } while (tile.input < walk.call.inputs);
-    for (; tile.row < last; tile.row += walk.tile_rows) {
+    for (tile.row = row; tile.row < last; tile.row += walk.tile_rows) {
       tile.rows = smaller(walk.tile_rows, last - tile.row);
       walk.finish(walk.call, tile, out + (tile.row - row) * stride, stride, best);
     }
