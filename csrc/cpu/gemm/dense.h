@@ -13,8 +13,10 @@ namespace {
 template <typename F>
 constexpr Kernel dense_kernel() {
   typedef typename F::X X;
-  return {F::rows, F::panels, usable<X, F::inputs>, converted_bytes<X>, convert_rows<X, F::round>,
-          run_tile<F>, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, (sizeof(X) == 2 ? 2 : 1) * F::rows + 1, kDepth * F::inputs};
+  constexpr int64_t reading = (sizeof(X) == 2 ? 2 : 1) * F::rows;
+  return {F::rows,      F::panels, usable<X, F::inputs>, converted_bytes<X>, convert_rows<X, F::round>,
+          run_tile<F>,  nullptr,   nullptr,              nullptr,            nullptr,
+          nullptr,      nullptr,   reading + 1,          kDepth * F::inputs};
 }
 
 // Rounding to bf16 must also meet activations that are float32 already.

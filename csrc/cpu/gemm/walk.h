@@ -13,6 +13,7 @@ constexpr int64_t kFewTileRows = 4;          // rows up to which scales are aske
 constexpr int64_t kMostAsking = 16;          // tiles by the same weights up to which they ask for the next ones
 constexpr int64_t kShallow = 2;              // times a kernel's depth that are still met at once
 constexpr int64_t kDeepRows = 96;            // rows whose sums are kept until all inputs have been met
+static_assert(kDeepRows >= kMostRows, "the sums of a tile have to fit");
 constexpr int64_t kRowsInCache = 768 << 10;  // bytes of prepared activations that are reused from the L2 cache
 
 inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
