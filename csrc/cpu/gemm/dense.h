@@ -9,14 +9,17 @@ namespace core {
 namespace gemm {
 namespace {
 
-// Products of bfloat16 by an instruction take the time of two tiles to read weights.
+// Rows from which tiles ask for the next weights. To read weights takes longer than to multiply them with one tile's rows,
+// and with two tiles' where an instruction multiplies bfloat16.
+template <typename F>
+constexpr int64_t kAskingRows = (sizeof(typename F::X) == 2 ? 2 : 1) * F::rows + 1;
+
 template <typename F>
 constexpr Kernel dense_kernel() {
   typedef typename F::X X;
-  constexpr int64_t reading = (sizeof(X) == 2 ? 2 : 1) * F::rows;
   return {F::rows,      F::panels, usable<X, F::inputs>, converted_bytes<X>, convert_rows<X, F::round>,
           run_tile<F>,  nullptr,   nullptr,              nullptr,            nullptr,
-          nullptr,      nullptr,   reading + 1,          kDepth * F::inputs};
+          nullptr,      nullptr,   kAskingRows<F>,       kDepth * F::inputs};
 }
 
 // Rounding to bf16 must also meet activations that are float32 already.
@@ -24,7 +27,7 @@ template <>
 constexpr Kernel dense_kernel<WideBf16>() {
   return {WideBf16::rows,     WideBf16::panels, nullptr, converted_bytes<float>, convert_rows<float, true>,
           run_tile<WideBf16>, nullptr,          nullptr, nullptr, nullptr, nullptr,                nullptr,
-          WideBf16::rows + 1, kDepth * WideBf16::inputs};
+          kAskingRows<WideBf16>, kDepth * WideBf16::inputs};
 }
 
 // The kernel of `F` where so many times 32 inputs share a scale.
@@ -47,7 +50,7 @@ constexpr Kernel group_kernel() {
 constexpr Kernel widened(void (*expand)(const Call&, const Tile&, char*)) {
   return {Bf16::rows,     Bf16::panels, usable<bf16, Bf16::inputs>, converted_bytes<bf16>, convert_rows<bf16, false>,
           run_tile<Bf16>, nullptr,      nullptr,                    expanded_bytes<kWide>, expand,
-          nullptr,        nullptr,      2 * Bf16::rows + 1,         kDepth * Bf16::inputs};
+          nullptr,        nullptr,      kAskingRows<Bf16>,          kDepth * Bf16::inputs};
 }
 #endif
 
