@@ -1,6 +1,7 @@
 // Where weights are asked for before their use: a tile that began at weights that nobody has asked for would wait for
-// memory. Tiles of few rows, whose pace memory sets, ask for their own lines a little ahead (`Ahead`); tiles of more rows,
-// all of which go through the same weights, ask for those of the next ones (`Asking`). Included per instruction set.
+// memory. Tiles of few rows by several panels, whose pace memory sets, ask for their own lines a little ahead (`Ahead`).
+// Others are told what to ask for (`Asking`): a tile that is alone and takes its panels in turn, for what lies a little
+// ahead; tiles that all go through the same weights, for the next ones. Included per instruction set.
 #pragma once
 
 #include "common/vec.h"
@@ -10,9 +11,17 @@ namespace core {
 namespace gemm {
 namespace {
 
-constexpr int64_t kAhead = 1024;       // bytes ahead of their use that lines are asked for
-constexpr int64_t kOpenedAhead = 2048;  // the same of those that are opened first: the processor itself sees less far
-constexpr int64_t kScalesAhead = 256;   // the same of scales, which lie behind them
+// Bytes ahead of their use that weights are asked for.
+constexpr int64_t kAhead = 1024;        // lines of each of several panels
+constexpr int64_t kOpenedAhead = 2048;  // and of those that are opened first: the processor itself sees less far
+constexpr int64_t kAloneAhead = 8192;   // lines of a panel alone: as many have to be on their way
+constexpr int64_t kScalesAhead = 1024;  // scales, which lie behind the lines
+
+constexpr int64_t ahead_in(int panels, int64_t each) { return panels == 1 ? kAloneAhead : each; }
+
+// Asks for a line from memory. It comes to the second cache level: the first one can wait for a few lines only (24 on
+// Zen 4), fewer than hide the latency of memory.
+CORE_INLINE void ask(const char* line) { __builtin_prefetch(line, 0, 2); }
 
 // Of `bytes` bytes in each of a tile's panels, those `distance` further on, `most` at most; at their end, the first ones
 // of the next tile, which is `panels * panel_bytes` away.
@@ -61,7 +70,7 @@ class Asking {
         at_ += gap_;
         here_ += run_;
       }
-      __builtin_prefetch(at_, 0, 2);
+      ask(at_);
     }
   }
 

@@ -14,12 +14,16 @@ namespace {
 template <typename F>
 constexpr int64_t kAskingRows = (sizeof(typename F::X) == 2 ? 2 : 1) * F::rows + 1;
 
+// Tiles of one panel take panels in turn, of however many rows.
+template <typename F>
+constexpr int64_t kInTurn = F::panels == 1 ? kFewRows + 1 : 0;
+
 template <typename F>
 constexpr Kernel dense_kernel() {
   typedef typename F::X X;
   return {F::rows,      F::panels, usable<X, F::inputs>, converted_bytes<X>, convert_rows<X, F::round>,
           run_tile<F>,  nullptr,   nullptr,              nullptr,            nullptr,
-          nullptr,      nullptr,   kAskingRows<F>,       kDepth * F::inputs};
+          nullptr,      nullptr,   kAskingRows<F>,       kDepth * F::inputs, kInTurn<F>};
 }
 
 // Rounding to bf16 must also meet activations that are float32 already.
@@ -27,7 +31,7 @@ template <>
 constexpr Kernel dense_kernel<WideBf16>() {
   return {WideBf16::rows,     WideBf16::panels, nullptr, converted_bytes<float>, convert_rows<float, true>,
           run_tile<WideBf16>, nullptr,          nullptr, nullptr, nullptr, nullptr,                nullptr,
-          kAskingRows<WideBf16>, kDepth * WideBf16::inputs};
+          kAskingRows<WideBf16>, kDepth * WideBf16::inputs, kInTurn<WideBf16>};
 }
 
 // The kernel of `F` where so many times 32 inputs share a scale.

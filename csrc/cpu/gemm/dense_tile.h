@@ -21,8 +21,8 @@ template <int M, int P>
 constexpr int kTwice = M * P * kVecs <= 8 ? 2 : 1;
 
 // Inputs of bfloat16 and wider are multiplied as they lie.
-template <typename F>
-constexpr int64_t kLinesAhead = F::inputs > 2 ? kOpenedAhead : kAhead;
+template <typename F, int P>
+constexpr int64_t kLinesAhead = ahead_in(P, F::inputs > 2 ? kOpenedAhead : kAhead);
 
 template <int M, int P>
 using Sums = vf[kTwice<M, P>][M][P][kVecs];
@@ -32,19 +32,20 @@ template <typename F, int M, int P>
 CORE_INLINE void add_lines(Sums<M, P>& sums, const char* x, int64_t row_bytes, const char* w, int64_t panel_bytes,
                            int64_t lines, const Ahead& ahead, int64_t begin) {
   constexpr int64_t x_bytes = F::inputs * static_cast<int64_t>(sizeof(typename F::X));
+  constexpr bool own = M <= kFewRows;
   int64_t line = 0;
   auto until = [&](int64_t last, int64_t later) __attribute__((always_inline)) {
     for (; line + kTwice<M, P> <= last; line += kTwice<M, P>) {
       for (int t = 0; t < kTwice<M, P>; ++t) {
         for (int p = 0; p < P; ++p) {
           const char* at = w + p * panel_bytes + (line + t) * 64;
-          if (M <= kFewRows) __builtin_prefetch(at + later);
+          if (own) ask(at + later);
           F::template line<M>(&sums[t][0][p], P, at, x + (line + t) * x_bytes, row_bytes);
         }
       }
     }
   };
-  if (M <= kFewRows) until(ahead.lines_near(begin, lines), ahead.distance);
+  if (own) until(ahead.lines_near(begin, lines), ahead.distance);
   until(lines, ahead.beyond);
   if (line < lines) {
     for (int p = 0; p < P; ++p) {
@@ -66,7 +67,7 @@ void tile(const char* x, int64_t row_bytes, const char* w, int64_t panel_bytes, 
           float* out) {
   Sums<M, P> sums = {};
   constexpr int64_t x_bytes = F::inputs * static_cast<int64_t>(sizeof(typename F::X));
-  Ahead ahead(kLinesAhead<F>, lines * 64, P, panel_bytes);
+  Ahead ahead(kLinesAhead<F, P>, lines * 64, P, panel_bytes);
   int64_t run = run_of(soon, lines, kLineRun);
   Asking asking(soon, ceil_div(lines, kLineRun));
   for (int64_t line = 0; line < lines; line += run) {

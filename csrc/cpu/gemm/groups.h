@@ -19,13 +19,13 @@ void group_tile(const char* x, int64_t row_bytes, const char* w, int64_t panel_b
                 float* out) {
   constexpr int64_t kLines = kGroupLines<F, blocks>, kXBytes = F::inputs * sizeof(typename F::X);
   int64_t groups = ceil_div(lines, kLines);
-  Ahead ahead(kLinesAhead<F>, lines * 64, P, panel_bytes);
+  Ahead ahead(kLinesAhead<F, P>, lines * 64, P, panel_bytes);
   Ahead scales_ahead(kScalesAhead, groups * kScaleBytes, P, panel_bytes);
   vf total[M][P][kVecs] = {};
   for (int64_t group = 0; group < groups; ++group, x += kLines * kXBytes, lines -= kLines) {
     const char* at = w + scales + group * kScaleBytes;
     int64_t later = scales_ahead.from(group * kScaleBytes), begin = group * kLines * 64;
-    for (int p = 0; p < P; ++p) __builtin_prefetch(at + later + p * panel_bytes);
+    for (int p = 0; p < P; ++p) ask(at + later + p * panel_bytes);
     Sums<M, P> sums = {};
     add_lines<F, M, P>(sums, x, row_bytes, w + begin, panel_bytes, lines < kLines ? lines : kLines, ahead, begin);
     CORE_UNROLL

@@ -81,13 +81,14 @@ void tile(const char* x, int64_t row_bytes, const char* w, int64_t panel_bytes, 
     }
   }
   const char* values = x + kHeader;
-  Ahead ahead(kAhead, lines * 64, P, panel_bytes);
+  Ahead ahead(ahead_in(P, kAhead), lines * 64, P, panel_bytes);
+  constexpr bool own = M <= kFewRows;
   int64_t line = 0;
   auto until = [&](int64_t last, int64_t later) __attribute__((always_inline)) {
     for (; line < last; ++line) {
       for (int p = 0; p < P; ++p) {
         const char* at = w + p * panel_bytes + line * 64;
-        if (M <= kFewRows) __builtin_prefetch(at + later);
+        if (own) ask(at + later);
         vu weights[kVecs];  // all of a line, so that no row's activations wait in a register for the next vector
         for (int v = 0; v < kVecs; ++v) weights[v] = load_bits(at + v * kVecBytes);
         for (int i = 0; i < M; ++i) {
@@ -102,7 +103,7 @@ void tile(const char* x, int64_t row_bytes, const char* w, int64_t panel_bytes, 
   while (line < lines) {
     int64_t last = lines - line < run ? lines : line + run;
     asking.step();
-    if (M <= kFewRows && run == lines) until(ahead.lines_near(0, lines), ahead.distance);
+    if (own && run == lines) until(ahead.lines_near(0, lines), ahead.distance);
     until(last, ahead.beyond);
   }
 #pragma GCC unroll 8
@@ -179,7 +180,8 @@ int64_t quantized_bytes(const core_gemm_args& args) { return kHeader + padded_in
 namespace CORE_VARIANT {
 extern const Kernel w8a8_kernel;
 const Kernel w8a8_kernel = {kRows,   kWide,   nullptr, quantized_bytes, quantize_rows, run_tile,
-                            nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, kAsking};
+                            nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, kAsking, 0,
+                            kWide == 1 ? kFewRows + 1 : kTileSums / 2 + 1};
 }  // namespace CORE_VARIANT
 }  // namespace gemm
 }  // namespace core

@@ -62,7 +62,8 @@ struct Call {
   int64_t panel_bytes;
 };
 
-// Memory that is wanted soon: bytes `begin .. end - 1` of runs that are `stride` bytes apart.
+// Memory that is wanted soon: bytes `begin .. end - 1` of runs that are `stride` bytes apart. No address: what the tile
+// knows best.
 struct Soon {
   const char* at = nullptr;
   int64_t run = 0, stride = 0, begin = 0, end = 0;
@@ -72,7 +73,7 @@ struct Soon {
 struct Tile {
   int64_t row, rows, panel, panels;
   int64_t input = 0, inputs = 0;  // those that are multiplied; the first ones start the sums, others are added to them
-  Soon soon = {};                 // what it asks for on its way; without an address, for its own
+  Soon soon = {};                 // what it asks for on its way
 };
 
 // What becomes of a product's results: act(first half of the channels) * second half.
@@ -130,6 +131,8 @@ struct Kernel {
   int64_t asking = 0;
   // Inputs that so many tiles meet at once, where there are more; 0: all.
   int64_t depth = 0;
+  // Rows from which a tile takes its panels in turn, so that its weights are one stream from memory; 0: never.
+  int64_t in_turn = 0;
 };
 
 // Scales, biases, converts and stores a tile, and keeps each row's largest value in `best[row]` (null: not wanted).

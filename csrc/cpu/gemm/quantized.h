@@ -180,7 +180,7 @@ CORE_INLINE void add_group(vf (*acc)[M * kVecs], const Panels& panels, int64_t f
   const char* shared = panels.w + panels.scales + at_scales;
   if (panels.own) {
     const char* later = shared + panels.scales_ahead.from(at_scales);
-    for (int p = 0; p < P; ++p) __builtin_prefetch(later + p * panels.bytes);
+    for (int p = 0; p < P; ++p) ask(later + p * panels.bytes);
   }
 #pragma GCC unroll 4
   for (int p = 0; p < P; ++p) {
@@ -193,7 +193,7 @@ CORE_INLINE void add_group(vf (*acc)[M * kVecs], const Panels& panels, int64_t f
 #pragma GCC unroll 4
     for (int p = 0; p < P; ++p, codes += panels.bytes) {
       if (panels.own) {
-        for (int64_t at = 0; at < F::code_bytes; at += 64) __builtin_prefetch(codes + later + at);
+        for (int64_t at = 0; at < F::code_bytes; at += 64) ask(codes + later + at);
       }
 #pragma GCC unroll 4
       for (int v = 0; v < kVecs; ++v) {
@@ -204,13 +204,17 @@ CORE_INLINE void add_group(vf (*acc)[M * kVecs], const Panels& panels, int64_t f
   }
 }
 
+// Bytes are multiplied as they lie.
+template <typename F, int P>
+constexpr int64_t kCodesAhead = ahead_in(P, F::bits == 8 ? kAhead : kOpenedAhead);
+
 // M rows by P panels.
 template <typename F, typename X, int M, int P>
 void tile(const char* x, int64_t row_bytes, const char* w, int64_t panel_bytes, int64_t scales, int64_t blocks,
           const Soon& soon, float* out) {
   vf acc[P][M * kVecs] = {};
   Panels panels{w, panel_bytes, scales, M <= kFewRows && soon.at == nullptr,
-                Ahead(kOpenedAhead, blocks * F::code_bytes, P, panel_bytes),
+                Ahead(kCodesAhead<F, P>, blocks * F::code_bytes, P, panel_bytes),
                 Ahead(kScalesAhead, blocks / F::group * F::scale_bytes, P, panel_bytes)};
   int64_t run = run_of(soon, blocks, kBlockRun);
   Asking asking(soon, ceil_div(blocks, kBlockRun));
@@ -233,7 +237,7 @@ void tile(const char* x, int64_t row_bytes, const char* w, int64_t panel_bytes, 
 
 typedef void TileOf(const char*, int64_t, const char*, int64_t, int64_t, int64_t, const Soon&, float*);
 
-// One row by several panels, which are as many streams from memory; other rows by one panel.
+// One row by several panels, which are as many streams from memory; other rows by one panel after another.
 struct Tiles {
   TileOf* row[kWide];
   TileOf* rows[kRows];

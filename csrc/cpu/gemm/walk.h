@@ -62,19 +62,25 @@ inline void expect_scales(const Walk& walk, const Tile& tile) {
   }
 }
 
+// What tiles ask for: what they know best themselves, what lies a little ahead, the next weights, or nothing, which is an
+// address without bytes.
+enum class Asked { own, ahead, next, nothing };
+
 // How rows that meet the same weights go through them.
 struct Descent {
   int64_t depth;  // inputs at once
   int64_t rows;   // whose sums are kept until all inputs have been met
-  bool asking;    // whether their tiles ask for the next weights
+  Asked asked;
 };
 
 inline Descent descent_of(const Walk& walk, int64_t rows) {
   int64_t inputs = walk.call.inputs, depth = walk.kernel->depth, tiles = ceil_div(rows, walk.tile_rows);
-  int64_t from = walk.kernel->asking;
-  bool asking = from > 0 && rows >= from && tiles <= kMostAsking && inputs > 0;
-  if (depth == 0 || tiles == 1 || inputs <= kShallow * depth) return {inputs, walk.tile_rows, asking};
-  return {round_up(ceil_div(inputs, ceil_div(inputs, depth)), 64), kDeepRows / walk.tile_rows * walk.tile_rows, asking};
+  auto from = [&](int64_t least) { return least > 0 && rows >= least && inputs > 0; };
+  Asked asked = tiles == 1 ? Asked::own : Asked::nothing;
+  if (tiles <= kMostAsking && from(walk.kernel->asking)) asked = Asked::next;
+  if (tiles == 1 && from(walk.kernel->in_turn)) asked = Asked::ahead;
+  if (depth == 0 || tiles == 1 || inputs <= kShallow * depth) return {inputs, walk.tile_rows, asked};
+  return {round_up(ceil_div(inputs, ceil_div(inputs, depth)), 64), kDeepRows / walk.tile_rows * walk.tile_rows, asked};
 }
 
 // What is read behind the tile's weights: the next inputs of its panels, or the first ones of the next panels.
@@ -89,6 +95,12 @@ inline Soon next_weights(const Walk& walk, const Tile& tile) {
   if (tile.inputs >= inputs) lines = bytes;  // with what comes after the lines
   int64_t begin = lines * input / inputs, end = lines * smaller(input + tile.inputs, inputs) / inputs;
   return {panel_of(walk.call, panel) + begin, end - begin, bytes, 0, panels * (end - begin)};
+}
+
+// What lies a little ahead of a tile whose panels are taken in turn.
+inline Soon weights_ahead(const Walk& walk, const Tile& tile) {
+  int64_t bytes = walk.call.panel_bytes * tile.panels;
+  return {panel_of(walk.call, tile.panel) + kAloneAhead, bytes, bytes, 0, bytes};
 }
 
 // Computes the tile's inputs for rows up to `last`, which ask for `soon` on their way, and leaves their sums at `out`.
@@ -107,16 +119,18 @@ inline void walk_tiles(const Walk& walk, Tile& tile, int64_t last, const Soon& s
 
 inline void walk_rows(const Walk& walk, Tile& tile, int64_t row_end, const char* scratch, Best* best) {
   alignas(64) float out[kDeepRows * kMostPanels * kPanel];
-  int64_t stride = walk.kernel->panels * kPanel, begin = tile.row;
-  Descent descent = descent_of(walk, row_end - begin);
+  int64_t stride = walk.kernel->panels * kPanel, begin = tile.row, rows = row_end - begin;
+  Descent descent = descent_of(walk, rows);
   tile.inputs = descent.depth;
+  if (descent.asked == Asked::nothing) tile.soon.at = panel_of(walk.call, tile.panel);
   for (int64_t row = begin, last; row < row_end; row = last) {
     last = smaller(row + descent.rows, row_end);
     tile.input = 0;
     do {
       tile.row = row;
       Soon soon;
-      if (descent.asking) soon = part_of(next_weights(walk, tile), row - begin, last - begin, row_end - begin);
+      if (descent.asked == Asked::ahead) soon = weights_ahead(walk, tile);
+      if (descent.asked == Asked::next) soon = part_of(next_weights(walk, tile), row - begin, last - begin, rows);
       walk_tiles(walk, tile, last, soon, scratch, out);
       tile.input += tile.inputs;
     } while (tile.input < walk.call.inputs);
