@@ -16,27 +16,32 @@ constexpr int kFewRows = 2;       // rows up to which a tile asks for its own we
 constexpr int64_t kDepth = 1024;  // lines of each panel that several tiles meet at once
 constexpr int64_t kLineRun = 8;   // lines between two steps of asking for the next ones
 
-// One accumulator per result would wait for itself: few results get two, for even and odd lines.
-template <int M, int P>
-constexpr int kTwice = M * P * kVecs <= 8 ? 2 : 1;
+// One accumulator per result would wait for itself: few results get two, for even and odd lines. Codes that are widened
+// take registers, too.
+template <typename F>
+constexpr int kMostTwice = 8;
+template <typename C>
+constexpr int kMostTwice<WideFloat8<C>> = kVecs > 1 ? 4 : 8;
+template <typename F, int M, int P>
+constexpr int kTwice = M * P * kVecs <= kMostTwice<F> ? 2 : 1;
 
 // Inputs of bfloat16 and wider are multiplied as they lie.
 template <typename F, int P>
 constexpr int64_t kLinesAhead = ahead_in(P, F::inputs > 2 ? kOpenedAhead : kAhead);
 
-template <int M, int P>
-using Sums = vf[kTwice<M, P>][M][P][kVecs];
+template <typename F, int M, int P>
+using Sums = vf[kTwice<F, M, P>][M][P][kVecs];
 
 // Adds `lines` lines of P panels by M rows, from the line on that is `begin` bytes behind a panel's first.
 template <typename F, int M, int P>
-CORE_INLINE void add_lines(Sums<M, P>& sums, const char* x, int64_t row_bytes, const char* w, int64_t panel_bytes,
+CORE_INLINE void add_lines(Sums<F, M, P>& sums, const char* x, int64_t row_bytes, const char* w, int64_t panel_bytes,
                            int64_t lines, const Ahead& ahead, int64_t begin) {
   constexpr int64_t x_bytes = F::inputs * static_cast<int64_t>(sizeof(typename F::X));
   constexpr bool own = M <= kFewRows;
   int64_t line = 0;
   auto until = [&](int64_t last, int64_t later) __attribute__((always_inline)) {
-    for (; line + kTwice<M, P> <= last; line += kTwice<M, P>) {
-      for (int t = 0; t < kTwice<M, P>; ++t) {
+    for (; line + kTwice<F, M, P> <= last; line += kTwice<F, M, P>) {
+      for (int t = 0; t < kTwice<F, M, P>; ++t) {
         for (int p = 0; p < P; ++p) {
           const char* at = w + p * panel_bytes + (line + t) * 64;
           if (own) ask(at + later);
@@ -56,16 +61,16 @@ CORE_INLINE void add_lines(Sums<M, P>& sums, const char* x, int64_t row_bytes, c
 
 // What the sums of row i, panel p, come to.
 template <typename F, int M, int P>
-CORE_INLINE vf total_of(const Sums<M, P>& sums, int i, int p, int v) {
+CORE_INLINE vf total_of(const Sums<F, M, P>& sums, int i, int p, int v) {
   vf total = sums[0][i][p][v];
-  if (kTwice<M, P> == 2) total = total + sums[kTwice<M, P> - 1][i][p][v];
+  if (kTwice<F, M, P> == 2) total = total + sums[kTwice<F, M, P> - 1][i][p][v];
   return total * F::scale;
 }
 
 template <typename F, int M, int P>
 void tile(const char* x, int64_t row_bytes, const char* w, int64_t panel_bytes, int64_t lines, const Soon& soon,
           float* out) {
-  Sums<M, P> sums = {};
+  Sums<F, M, P> sums = {};
   constexpr int64_t x_bytes = F::inputs * static_cast<int64_t>(sizeof(typename F::X));
   Ahead ahead(kLinesAhead<F, P>, lines * 64, P, panel_bytes);
   int64_t run = run_of(soon, lines, kLineRun);

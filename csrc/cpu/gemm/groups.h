@@ -26,7 +26,7 @@ void group_tile(const char* x, int64_t row_bytes, const char* w, int64_t panel_b
     const char* at = w + scales + group * kScaleBytes;
     int64_t later = scales_ahead.from(group * kScaleBytes), begin = group * kLines * 64;
     for (int p = 0; p < P; ++p) ask(at + later + p * panel_bytes);
-    Sums<M, P> sums = {};
+    Sums<F, M, P> sums = {};
     add_lines<F, M, P>(sums, x, row_bytes, w + begin, panel_bytes, lines < kLines ? lines : kLines, ahead, begin);
     CORE_UNROLL
     for (int p = 0; p < P; ++p) {
