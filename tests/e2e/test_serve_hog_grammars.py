@@ -72,6 +72,7 @@ def ask(server, fields, answers, name, **more):
         answers[name] = http.post("/v1/completions", json=body, timeout=120)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.covers("GRAM-01")
 def test_six_hogs_hurt_neither_a_stream_nor_an_innocent_pattern(served):
     busy = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))  # with what else runs here
