@@ -1,7 +1,7 @@
 // Where weights are asked for before their use: a tile that began at weights that nobody has asked for would wait for
-// memory. Tiles of few rows by several panels, whose pace memory sets, ask for their own lines a little ahead (`Ahead`).
-// Others are told what to ask for (`Asking`): a tile that is alone and takes its panels in turn, for what lies a little
-// ahead; tiles that all go through the same weights, for the next ones. Included per instruction set.
+// memory. Tiles of few rows, whose pace memory sets, ask for their own lines a little ahead (`Ahead`). Others are told
+// what to ask for (`Asking`): a tile that is alone and takes its panels in turn, for what lies a little ahead; tiles that
+// all go through the same weights, for the next ones. Included per instruction set.
 #pragma once
 
 #include "common/vec.h"

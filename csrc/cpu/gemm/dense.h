@@ -14,7 +14,7 @@ namespace {
 template <typename F>
 constexpr int64_t kAskingRows = (sizeof(typename F::X) == 2 ? 2 : 1) * F::rows + 1;
 
-// Tiles of one panel take panels in turn, of however many rows.
+// Tiles of one panel take panels in turn; few rows ask by themselves.
 template <typename F>
 constexpr int64_t kInTurn = F::panels == 1 ? kFewRows + 1 : 0;
 

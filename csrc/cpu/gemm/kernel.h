@@ -131,7 +131,8 @@ struct Kernel {
   int64_t asking = 0;
   // Inputs that so many tiles meet at once, where there are more; 0: all.
   int64_t depth = 0;
-  // Rows from which a tile takes its panels in turn, so that its weights are one stream from memory; 0: never.
+  // Rows from which a tile that is alone is told to ask for what lies a little ahead: it takes its panels in turn, so that
+  // its weights are one stream from memory, and fewer rows ask by themselves. 0: never.
   int64_t in_turn = 0;
 };
 
