@@ -39,7 +39,7 @@ void attend_range(const LatentWork<P>& w, const Range& range, char* scratch, con
     attend_keys(e, range.first_key, range.last_key);
   }
   if (range.partial < 0) return finish(t);
-  write_partial(t, w.partials + range.partial * partial_floats(plan.group, w.n.latent));
+  write_partials(t, w.partials + range.partial * partial_floats(plan.group, w.n.latent));
 }
 
 template <typename P>

@@ -3,6 +3,7 @@
 // One unit of work is one tile of query vectors against one range of keys, for one kv head: scores of 128 keys, online
 // softmax, product with the values, accumulators rescaled. Decode rows and prompts run the same code; they differ in
 // how many query vectors share the pass.
+#include "attention/ahead.h"
 #include "attention/copies.h"
 #include "attention/splits.h"
 #include "attention/store.h"
@@ -17,53 +18,18 @@ namespace core {
 namespace CORE_VARIANT {
 namespace {
 
-constexpr int64_t kAbreast = 4;  // blocks that are asked for at the same time
-
-// Asks for a part of the keys (`part` 0) or values (1) of keys `first .. last - 1` of a batch row, while block `index` of
-// something else is worked on. The processor's own prefetching ends at a page, and a block of one head is one: so it is
-// given several to follow, line by line in turn.
-template <typename S>
-CORE_INLINE void ask_for(const core_attention_args& a, int64_t row, int64_t head, int64_t part, int64_t first,
-                         int64_t last, int64_t index) {
-  int64_t begin = first / a.block_size, group = begin + index / kAbreast * kAbreast;
-  int64_t count = ceil_div(last, a.block_size) - group;
-  count = count < kAbreast ? count : kAbreast;
-  int64_t turn = index % kAbreast;
-  if (turn >= count) return;
-  int64_t per_head = head_elements<S>(a.block_size, a.head_dim);
-  int64_t lines = per_head * static_cast<int64_t>(sizeof(S)) / 64;
-  auto cache = static_cast<const S*>(a.cache) + (part * a.kv_heads + head) * per_head;
-  const char* from[kAbreast];
-  for (int64_t i = 0; i < count; ++i) {
-    int64_t block = a.table[row * a.table_stride + group + i];
-    from[i] = reinterpret_cast<const char*>(cache + block * a.block_stride);
-  }
-  for (int64_t line = lines * turn / count; line < lines * (turn + 1) / count; ++line) {
-    for (int64_t i = 0; i < count; ++i) __builtin_prefetch(from[i] + line * 64, 0, 2);
-  }
-}
-
-// Asks for what is read after the values of a tile's keys, while block `index` of these is worked on: keys of its next
-// pass, or else of the thread's next tile.
-template <typename P>
-CORE_INLINE void ask_further(const Tile<P>& t, int64_t index, int64_t next_pass, int64_t end) {
-  using S = typename P::S;
-  if (t.rows() > kAskRows) return;
-  const Range& after = t.after;
-  if (next_pass < end) return ask_for<S>(t.a, t.range.row, t.range.head, 0, next_pass, end, index);
-  if (after.last_key > 0) ask_for<S>(t.a, after.row, after.head, 0, after.first_key, after.last_key, index);
-}
-
 // Products of the tile's queries and `count` keys from `first` on, read where they lie.
 template <typename P>
-void multiply_keys(const Tile<P>& t, int64_t first, int64_t count) {
+void multiply_keys(const Tile<P>& t, int64_t first, int64_t count, int64_t end) {
   const core_attention_args& a = t.a;
-  int64_t index = 0;
+  Ahead<P> ahead(t, first, count, end, 0);
   for_blocks(t, first, count, 0, [&](const typename P::S* keys, int64_t offset, int64_t at, int64_t here) {
-    if (t.rows() <= kAskRows) {
-      ask_for<typename P::S>(a, t.range.row, t.range.head, 1, first, t.range.last_key, index++);
-    }
-    P::scores(t.q(), keys, t.s() + at, t.stride(), t.rows(), a.head_dim, a.block_size, offset, here);
+    for_heads(t, keys, [&](const typename P::S* own, int64_t r) {
+      ahead.read(own, [&](auto ask) {
+        P::scores(t.q() + r * P::words(a.head_dim), own, t.s() + r * t.stride() + at, t.stride(), t.head_rows(),
+                  a.head_dim, a.block_size, offset, here, ask);
+      });
+    });
   });
 }
 
@@ -72,24 +38,31 @@ template <typename P>
 void multiply_values(const Tile<P>& t, int64_t first, int64_t count, int64_t end) {
   const core_attention_args& a = t.a;
   const float* corrections = t.corrections();  // applied by the first block's product
-  int64_t index = 0;
+  Ahead<P> ahead(t, first, count, end, 1);
   for_blocks(t, first, count, 1, [&](const typename P::S* values, int64_t offset, int64_t at, int64_t here) {
     int64_t seen = t.range.last_key - first - at < here ? t.range.last_key - first - at : here;
-    ask_further(t, index++, first + count, end);
-    P::accumulate(t.p() + P::words(at), P::words(t.stride()), values, t.o(), corrections, t.rows(), a.head_dim, offset, seen);
+    for_heads(t, values, [&](const typename P::S* own, int64_t r) {
+      ahead.read(own, [&](auto ask) {
+        P::accumulate(t.p() + P::words(r * t.stride() + at), P::words(t.stride()), own, t.o() + r * a.head_dim,
+                      corrections == nullptr ? nullptr : corrections + r, t.head_rows(), a.head_dim, offset, seen, ask);
+      });
+    });
     corrections = nullptr;
   });
 }
 
+// The same of products that take the values of all keys at once; a tile's query vectors are of one kv head.
 template <typename P>
 void multiply_gathered_values(const Tile<P>& t, int64_t first, int64_t count, int64_t end,
                               const float* corrections) {
   const core_attention_args& a = t.a;
   const typename P::S* steps[kWideKeys / P::kKeys];
-  int64_t found = 0, index = 0;
+  int64_t found = 0;
+  Ahead<P> ahead(t, first, count, end, 1);
   for_blocks(t, first, count, 1, [&](const typename P::S* values, int64_t offset, int64_t, int64_t here) {
-    ask_further(t, index++, first + count, end);
-    for (int64_t k = 0; k < here; k += P::kKeys) steps[found++] = values + (offset + k) * a.head_dim;
+    ahead.read(values, [&](auto) {
+      for (int64_t k = 0; k < here; k += P::kKeys) steps[found++] = values + (offset + k) * a.head_dim;
+    });
   });
   P::accumulate_gathered(t.p(), t.stride(), steps, found, t.o(), corrections, t.rows(), a.head_dim);
 }
@@ -134,9 +107,11 @@ void gather_scales(const Tile<P>& t, int64_t first, int64_t count) {
   const core_attention_args& a = t.a;
   int64_t present = t.range.last_key - first < count ? t.range.last_key - first : count;
   for (int64_t part = 0; part < 2; ++part) {
-    float* to = part == 0 ? t.key_scales() : t.value_scales();
     for_blocks(t, first, present, part, [&](const typename P::S* block, int64_t offset, int64_t at, int64_t here) {
-      std::memcpy(to + at, scales_of(block, a.block_size, a.head_dim) + offset, static_cast<size_t>(here) * 4);
+      for_heads(t, block, [&](const typename P::S* own, int64_t r) {
+        float* to = (part == 0 ? t.key_scales(r) : t.value_scales(r)) + at;
+        std::memcpy(to, scales_of(own, a.block_size, a.head_dim) + offset, static_cast<size_t>(here) * 4);
+      });
     });
   }
 }
@@ -148,11 +123,10 @@ void attend_keys(const Tile<P>& t, int64_t first, int64_t count, int64_t end) {
   if constexpr (P::kCopied) {
     multiply_copied_keys(t, first, count);
   } else {
-    multiply_keys(t, first, count);
+    multiply_keys(t, first, count, end);
   }
   bool corrected = false;
-  for (int64_t r = 0; r < t.rows(); ++r) {
-    int64_t position = t.position(r);
+  for_rows(t, [&](int64_t r, int64_t position) {
     int64_t low = t.lowest(position) - first, high = position + 1 - first;
     int64_t limit = t.range.last_key - first;  // a split ends before the row does
     high = high < limit ? high : limit;
@@ -163,7 +137,7 @@ void attend_keys(const Tile<P>& t, int64_t first, int64_t count, int64_t end) {
     } else {
       softmax_row(t, r, low, high, count, first - position);
     }
-  }
+  });
   if constexpr (P::kGathers) {
     if (corrected) make_factors(t);
     multiply_gathered_values(t, first, count, end, corrected ? t.corrections() : nullptr);
@@ -179,7 +153,7 @@ void attend_keys(const Tile<P>& t, int64_t first, int64_t count, int64_t end) {
 template <typename P>
 void attend(const Tile<P>& t) {
   load_queries(t);
-  P::enter(t.rows());
+  P::enter(t.head_rows());
   int64_t first = t.range.first_key / P::kKeys * P::kKeys, end = round_up(t.range.last_key, P::kKeys);
   for (int64_t key = first; key < end; key += t.keys()) {
     attend_keys(t, key, end - key < t.keys() ? end - key : t.keys(), end);
@@ -214,7 +188,7 @@ void run_tile(const core_attention_args& a, const Plan& plan, char* scratch, flo
   Tile<P> tile{a, plan, scratch, tile_layout(plan.tile_rows, a.head_dim, a.head_dim, plan.pass), range, after};
   attend(tile);
   if (range.partial < 0) return write_rows(tile);
-  write_partial(tile, partials + range.partial * partial_floats(plan.group, a.head_dim));
+  write_partials(tile, partials + range.partial * partial_floats(plan.group, a.head_dim));
 }
 
 // `Few` and `Many` are the `Products` of tiles of few and of many query vectors.
@@ -225,6 +199,7 @@ void attend_batch(const core_attention_args& a) {
   core_attention_args sized = a;
   sized.threads = threads;
   Plan plan = make_plan(sized, a.rows, Many::kTileRows, Many::kPass);
+  if (!Few::kGathers && plan.group <= kFewTileRows) plan.heads = plan.tile_queries;
   int64_t each = tile_layout(plan.tile_rows, a.head_dim, a.head_dim, plan.pass).bytes;
   auto scratch = static_cast<char*>(a.scratch);
   auto partials = reinterpret_cast<float*>(scratch + each * a.threads);
@@ -250,7 +225,7 @@ void attend_batch(const core_attention_args& a) {
           : run_tile<Many>(a, plan, mine, partials, range, after);
     }
   });
-  if (plan.splits == 1) return;
+  if (!is_split(a, plan)) return;
   merge_all(a, plan, threads, partials, Format<typename Few::S>::kUnit * static_cast<float>(a.value_scale));
 }
 

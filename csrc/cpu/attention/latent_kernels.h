@@ -84,7 +84,7 @@ void attend_latent_batch(const core_latent_attention_args& a) {
   });
   if (plan.splits == 1) return;
   merge_rows(same, plan, threads, partials, 1.0f, [&](int64_t row) {
-    return work.picks(row) ? splits_over(single, a.picks) : splits_of(same, plan, row);
+    return work.picks(row) ? splits_over(single, a.picks) : cut_of(same, plan, row).splits;
   });
 }
 

@@ -1,6 +1,8 @@
 // The two products of attention, per element type: queries by keys, weights by values.
 #pragma once
 
+#include <type_traits>
+
 #include "attention/formats.h"
 #include "attention/plan.h"
 
@@ -18,6 +20,23 @@ constexpr int64_t kFewRows = 4, kManyRows = 6, kDims = 2;
 constexpr int64_t kFewRows = 4, kManyRows = 4, kDims = 2;
 #endif
 constexpr int64_t kKeyVectors = 2;
+
+// What a product asks for when it reads a vector: nothing, or what lies `away` bytes further on. It comes to the second
+// cache level, because the first one can wait for few lines only.
+struct NoAsking {
+  CORE_INLINE void at(const void*) const {}
+};
+struct Asking {
+  int64_t away;
+  CORE_INLINE void at(const void* p) const { __builtin_prefetch(static_cast<const char*>(p) + away, 0, 2); }
+};
+
+// Calls body(ask) for the first rows that read something, body(NoAsking) for those that read it again.
+template <typename Ask, typename Body>
+CORE_INLINE void ask_once(bool first, Ask ask, const Body& body) {
+  if (std::is_same<Ask, NoAsking>::value || first) return body(ask);
+  body(NoAsking{});
+}
 
 template <int64_t N>
 struct Count {
@@ -140,28 +159,31 @@ struct Loops : E {
   static constexpr int64_t words(int64_t elements) { return elements / kPack * kWords; }
 
   // s[r][0 .. count) = q[r] . key[offset .. offset + count), a multiple of 16, for `rows` query vectors.
+  template <typename Ask = NoAsking>
   static void scores(const Query* q, const T* keys, float* s, int64_t s_stride, int64_t rows, int64_t head_dim,
-                     int64_t block_size, int64_t offset, int64_t count) {
+                     int64_t block_size, int64_t offset, int64_t count, Ask ask = {}) {
     for (int64_t k = 0; k < count;) {
       bool wide = count - k >= kKeyVectors * kLanes;
       const T* at = keys + (offset + k) * kPack;
-      wide ? score_rows<kKeyVectors>(q, at, s + k, s_stride, rows, head_dim, block_size)
-           : score_rows<1>(q, at, s + k, s_stride, rows, head_dim, block_size);
+      wide ? score_rows<kKeyVectors>(q, at, s + k, s_stride, rows, head_dim, block_size, ask)
+           : score_rows<1>(q, at, s + k, s_stride, rows, head_dim, block_size, ask);
       k += wide ? kKeyVectors * kLanes : kLanes;
     }
   }
 
   // o[r] = o[r] * corrections[r] + sum of weights * values, over `count` tokens from `offset` on; null corrections
   // are 1. `p` is the first token's weight of row 0.
+  template <typename Ask = NoAsking>
   static void accumulate(const Weight* p, int64_t p_stride, const T* values, float* o, const float* corrections,
-                         int64_t rows, int64_t head_dim, int64_t offset, int64_t count) {
-    accumulate_apart(p, p_stride, values, head_dim, o, corrections, rows, head_dim, offset, count);
+                         int64_t rows, int64_t head_dim, int64_t offset, int64_t count, Ask ask = {}) {
+    accumulate_apart(p, p_stride, values, head_dim, o, corrections, rows, head_dim, offset, count, ask);
   }
 
   // The same of tokens that lie `stride` apart.
+  template <typename Ask = NoAsking>
   static void accumulate_apart(const Weight* p, int64_t p_stride, const T* values, int64_t stride, float* o,
                                const float* corrections, int64_t rows, int64_t head_dim, int64_t offset,
-                               int64_t count) {
+                               int64_t count, Ask ask = {}) {
     int64_t steps = ceil_div(count, kPack);
     for (int64_t d = 0; d < head_dim;) {
       int64_t left = (head_dim - d) / kLanes, dims = left >= kDims ? kDims : left >= 2 ? 2 : 1;
@@ -170,11 +192,15 @@ struct Loops : E {
         const Weight* from = p + r * p_stride;
         float* to = o + r * head_dim + d;
         const float* c = corrections == nullptr ? nullptr : corrections + r;
-        with_rows<E::kRows>(rows - r, [&](auto n) {
-          constexpr int64_t n_rows = decltype(n)::value;
-          if (dims == kDims) return value_tile<n_rows, kDims>(from, p_stride, at, stride, to, c, head_dim, steps);
-          if (dims == 2) return value_tile<n_rows, 2>(from, p_stride, at, stride, to, c, head_dim, steps);
-          value_tile<n_rows, 1>(from, p_stride, at, stride, to, c, head_dim, steps);
+        ask_once(r == 0, ask, [&](auto asking) __attribute__((always_inline)) {
+          with_rows<E::kRows>(rows - r, [&](auto n) __attribute__((always_inline)) {
+            constexpr int64_t n_rows = decltype(n)::value;
+            if (dims == kDims) {
+              return value_tile<n_rows, kDims>(from, p_stride, at, stride, to, c, head_dim, steps, asking);
+            }
+            if (dims == 2) return value_tile<n_rows, 2>(from, p_stride, at, stride, to, c, head_dim, steps, asking);
+            value_tile<n_rows, 1>(from, p_stride, at, stride, to, c, head_dim, steps, asking);
+          });
         });
       }
       d += dims * kLanes;
@@ -183,26 +209,38 @@ struct Loops : E {
 
  private:
   // A single vector of keys meets twice as many query vectors at a time: sums enough not to wait for each other.
-  template <int64_t Keys>
+  template <int64_t Keys, typename Ask>
   CORE_INLINE static void score_rows(const Query* q, const T* keys, float* s, int64_t s_stride, int64_t rows,
-                                     int64_t head_dim, int64_t block_size) {
+                                     int64_t head_dim, int64_t block_size, Ask ask) {
     constexpr int64_t most = E::kRows * kKeyVectors / Keys;
     for (int64_t r = 0; r < rows; r += most) {
-      with_rows<most>(rows - r, [&](auto n) {
-        constexpr int64_t n_rows = decltype(n)::value;
-        score_tile<n_rows, Keys>(q + r * words(head_dim), keys, s + r * s_stride, s_stride, head_dim, block_size);
+      const Query* from = q + r * words(head_dim);
+      ask_once(r == 0, ask, [&](auto asking) __attribute__((always_inline)) {
+        with_rows<most>(rows - r, [&](auto n) __attribute__((always_inline)) {
+          constexpr int64_t n_rows = decltype(n)::value;
+          score_tile<n_rows, Keys>(from, keys, s + r * s_stride, s_stride, head_dim, block_size, asking);
+        });
       });
     }
   }
 
-  template <int64_t Rows, int64_t Keys>
+  // Reads `n` vectors that lie next to each other, and asks once for each line of them.
+  template <int64_t N, typename Ask>
+  CORE_INLINE static void read(const T* from, typename E::Vector (&v)[N], Ask ask) {
+    CORE_UNROLL
+    for (int64_t j = 0; j < N; ++j) {
+      v[j] = E::vector(from + j * kLanes * kPack);
+      if (j * kLanes * kPack * static_cast<int64_t>(sizeof(T)) % 64 == 0) ask.at(from + j * kLanes * kPack);
+    }
+  }
+
+  template <int64_t Rows, int64_t Keys, typename Ask>
   CORE_INLINE static void score_tile(const Query* q, const T* keys, float* s, int64_t s_stride, int64_t head_dim,
-                                     int64_t block_size) {
+                                     int64_t block_size, Ask ask) {
     vf sums[Rows][Keys] = {};
     for (int64_t step = 0; step < head_dim / kPack; ++step) {
       typename E::Vector k[Keys];
-      CORE_UNROLL
-      for (int64_t j = 0; j < Keys; ++j) k[j] = E::vector(keys + (step * block_size + j * kLanes) * kPack);
+      read(keys + step * block_size * kPack, k, ask);
       CORE_UNROLL
       for (int64_t r = 0; r < Rows; ++r) {
         const Query* broadcast = q + r * words(head_dim) + step * kWords;
@@ -217,9 +255,9 @@ struct Loops : E {
     }
   }
 
-  template <int64_t Rows, int64_t Dims>
+  template <int64_t Rows, int64_t Dims, typename Ask>
   CORE_INLINE static void value_tile(const Weight* p, int64_t p_stride, const T* values, int64_t stride, float* o,
-                                     const float* corrections, int64_t head_dim, int64_t steps) {
+                                     const float* corrections, int64_t head_dim, int64_t steps, Ask ask) {
     vf sums[Rows][Dims];
     CORE_UNROLL
     for (int64_t r = 0; r < Rows; ++r) {
@@ -229,8 +267,7 @@ struct Loops : E {
     }
     for (int64_t step = 0; step < steps; ++step) {
       typename E::Vector v[Dims];
-      CORE_UNROLL
-      for (int64_t j = 0; j < Dims; ++j) v[j] = E::vector(values + (step * stride + j * kLanes) * kPack);
+      read(values + step * stride * kPack, v, ask);
       CORE_UNROLL
       for (int64_t r = 0; r < Rows; ++r) {
         const Weight* broadcast = p + r * p_stride + step * kWords;

@@ -53,7 +53,8 @@ CORE_INLINE float finish_scores(const Tile<P>& t, int64_t r, int64_t from, int64
   float* s = t.s() + r * t.stride();
   float scale = static_cast<float>(t.a.scale) * Format<typename P::S>::kUnit, cap = static_cast<float>(t.a.softcap);
   if constexpr (Format<typename P::S>::kScaled) {
-    for (int64_t k = from; k < to; k += kLanes) store(s + k, load(s + k) * load(t.key_scales() + k));
+    const float* scales = t.key_scales(r);
+    for (int64_t k = from; k < to; k += kLanes) store(s + k, load(s + k) * load(scales + k));
   }
   if (cap != 0.0f) bend(s + from, to - from, scale, cap);
   float factor = cap == 0.0f ? scale : 1.0f;
@@ -84,7 +85,7 @@ CORE_INLINE void weigh_row(const Tile<P>& t, int64_t r, int64_t from, int64_t to
     total += weight;
     if constexpr (Format<typename P::S>::kScaled) {
       // The scales of places that hold no token may be anything.
-      weight = inside(weight * load(t.value_scales() + k), 0.0f, k, low, high);
+      weight = inside(weight * load(t.value_scales(r) + k), 0.0f, k, low, high);
     }
     P::store_weights(p, k, weight);
   }

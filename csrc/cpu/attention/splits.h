@@ -15,13 +15,23 @@ CORE_INLINE float unit_of_values(const Tile<P>& t) {
   return Format<typename P::S>::kUnit * static_cast<float>(t.a.value_scale);
 }
 
+// `r`: first query vector of the kv head.
 template <typename P>
-void write_partial(const Tile<P>& t, float* partial) {
+void write_partial(const Tile<P>& t, int64_t r, float* partial) {
   int64_t group = t.plan.group, floats = group * t.a.head_dim;
-  std::memcpy(partial, t.o(), static_cast<size_t>(floats) * 4);
-  std::memcpy(partial + floats, t.maxima(), static_cast<size_t>(group) * 4);
+  std::memcpy(partial, t.o() + r * t.a.head_dim, static_cast<size_t>(floats) * 4);
+  std::memcpy(partial + floats, t.maxima() + r, static_cast<size_t>(group) * 4);
   for (int64_t g = 0; g < group; ++g) {
-    partial[floats + group + g] = t.sums()[g] * (1.0f / unit_of_values(t));
+    partial[floats + group + g] = t.sums()[r + g] * (1.0f / unit_of_values(t));
+  }
+}
+
+// Those of all kv heads of a tile; `partial`: of the first.
+template <typename P>
+void write_partials(const Tile<P>& t, float* partial) {
+  int64_t each = partial_floats(t.plan.group, t.a.head_dim);
+  for (int64_t h = 0; h < t.range.heads; ++h) {
+    write_partial(t, h * t.plan.group, partial + h * t.plan.splits * each);
   }
 }
 
@@ -57,11 +67,29 @@ inline int64_t splits_over(const Plan& plan, int64_t keys) {
   return most < 1 ? 1 : most < plan.splits ? most : plan.splits;
 }
 
-// Ranges that the keys of a decode row are cut into.
-inline int64_t splits_of(const core_attention_args& a, const Plan& plan, int64_t row) {
+// What a decode row is cut into: groups of its kv heads, times ranges of its keys.
+struct Cut {
+  int64_t groups, splits;
+};
+
+// All kv heads of a block lie together, and memory gives the more the longer it is read on: so there are few groups.
+inline Cut cut_of(const core_attention_args& a, const Plan& plan, int64_t row) {
   int64_t length = a.seq_lens[row];
   if (a.window > 0 && length > a.window) length = a.window;
-  return splits_over(plan, length);
+  int64_t most = splits_over(plan, length), groups = ceil_div(plan.units, most);
+  int64_t least = ceil_div(a.kv_heads, plan.heads);
+  groups = groups < least ? least : groups < a.kv_heads ? groups : a.kv_heads;
+  int64_t splits = ceil_div(plan.units, groups);
+  return {groups, splits < most ? splits : most};
+}
+
+// Whether any decode row leaves partial results.
+inline bool is_split(const core_attention_args& a, const Plan& plan) {
+  if (plan.splits == 1) return false;
+  for (int64_t row = 0; row < a.rows; ++row) {
+    if (a.query_starts[row + 1] - a.query_starts[row] == 1 && cut_of(a, plan, row).splits > 1) return true;
+  }
+  return false;
 }
 
 // A unit of work, told by its number within the row.
@@ -69,16 +97,18 @@ inline Range unit_of(const core_attention_args& a, const Plan& plan, int64_t row
   int64_t queries = a.query_starts[row + 1] - a.query_starts[row], length = a.seq_lens[row];
   Range range{row, 0, 0, 1, 0, length, -1};
   if (queries == 1) {
-    int64_t splits = splits_of(a, plan, row), split = unit % splits;
+    Cut cut = cut_of(a, plan, row);
+    int64_t group = unit / cut.splits, split = unit % cut.splits;
     int64_t low = a.window > 0 && length > a.window ? length - a.window : 0;
     // No range begins inside a step of the products: its keys would be seen by two ranges.
-    auto cut = [&](int64_t i) {
-      return i == 0 ? low : i == splits ? length : (low + (length - low) * i / splits) / kCut * kCut;
+    auto key = [&](int64_t i) {
+      return i == 0 ? low : i == cut.splits ? length : (low + (length - low) * i / cut.splits) / kCut * kCut;
     };
-    range.head = unit / splits;
-    range.first_key = cut(split);
-    range.last_key = cut(split + 1);
-    if (splits > 1) range.partial = (row * a.kv_heads + range.head) * plan.splits + split;
+    range.head = a.kv_heads * group / cut.groups;
+    range.heads = a.kv_heads * (group + 1) / cut.groups - range.head;
+    range.first_key = key(split);
+    range.last_key = key(split + 1);
+    if (cut.splits > 1) range.partial = (row * a.kv_heads + range.head) * plan.splits + split;
   } else {
     // Later tiles see more keys: hand them out first, so that threads finish together.
     int64_t tiles = ceil_div(queries, plan.tile_queries);
@@ -94,8 +124,9 @@ inline Range unit_of(const core_attention_args& a, const Plan& plan, int64_t row
 
 inline int64_t units_of(const core_attention_args& a, const Plan& plan, int64_t row) {
   int64_t queries = a.query_starts[row + 1] - a.query_starts[row];
-  if (queries == 1) return a.kv_heads * splits_of(a, plan, row);
-  return a.kv_heads * ceil_div(queries, plan.tile_queries);
+  if (queries > 1) return a.kv_heads * ceil_div(queries, plan.tile_queries);
+  Cut cut = cut_of(a, plan, row);
+  return cut.groups * cut.splits;
 }
 
 // Scores to compute; what decides whether a team is worth its cost.
@@ -125,7 +156,7 @@ void merge_rows(const core_attention_args& a, const Plan& plan, int64_t threads,
 
 inline void merge_all(const core_attention_args& a, const Plan& plan, int64_t threads, const float* partials,
                       float unit) {
-  merge_rows(a, plan, threads, partials, unit, [&](int64_t row) { return splits_of(a, plan, row); });
+  merge_rows(a, plan, threads, partials, unit, [&](int64_t row) { return cut_of(a, plan, row).splits; });
 }
 
 // Units of a batch as pieces: dealt out to the threads in turn, so that every share begins with long ones.

@@ -23,9 +23,10 @@ struct Products : E {
 
 // What a tile covers.
 struct Range {
-  int64_t row, head, begin, end;  // batch row, kv head, queries of the row
+  int64_t row, head, begin, end;  // batch row, first kv head, queries of the row
   int64_t first_key, last_key;    // keys, [first, last)
-  int64_t partial;                // which partial result it makes, or -1
+  int64_t partial;                // which partial result its first kv head makes, or -1
+  int64_t heads = 1;              // kv heads
 };
 
 // `P` is a `Products`.
@@ -39,7 +40,9 @@ struct Tile {
   Range after;  // what this thread attends next; without keys if there is nothing
   int64_t whole = 0;  // keys of the only pass, where it is not `keys()`
 
-  int64_t rows() const { return (range.end - range.begin) * plan.group; }
+  // Query vectors, kv head by kv head, and those of one.
+  int64_t rows() const { return head_rows() * range.heads; }
+  int64_t head_rows() const { return (range.end - range.begin) * plan.group; }
   // Keys per pass: few query vectors leave room for more, which spares rounds of softmax.
   int64_t keys() const { return whole > 0 ? whole : rows() * kWideKeys <= plan.tile_rows * kTileKeys ? kWideKeys : P::kPass; }
   // From a row's scores to the next row's; `P::words` of it for weights.
@@ -54,22 +57,36 @@ struct Tile {
   float* fresh() const { return corrections() + at.row_stats; }  // sums of a pass's weights
   float* lane_sums(int64_t r) const { return fresh() + at.row_stats + r * kLanes; }  // of products that gather
   typename P::T* copy() const { return reinterpret_cast<typename P::T*>(scratch + at.copy); }
-  float* key_scales() const { return reinterpret_cast<float*>(scratch + at.scales); }
-  float* value_scales() const { return key_scales() + kWideKeys; }
+  // Scales of the keys, or values, that query vector r reads.
+  float* key_scales(int64_t r) const { return reinterpret_cast<float*>(scratch + at.scales) + r / head_rows() * keys(); }
+  float* value_scales(int64_t r) const { return key_scales(r) + scale_places(plan.tile_rows, plan.pass); }
 
-  // Place among the tokens of the batch, and query head, of query vector r.
-  int64_t token(int64_t r) const { return a.query_starts[range.row] + range.begin + r / plan.group; }
-  int64_t query_head(int64_t r) const { return range.head * plan.group + r % plan.group; }
-  // Position in the sequence of query vector r.
-  int64_t position(int64_t r) const {
+  // Place among the row's queries, among the tokens of the batch, and query head, of query vector r.
+  int64_t query(int64_t r) const { return range.begin + r % head_rows() / plan.group; }
+  int64_t token(int64_t r) const { return a.query_starts[range.row] + query(r); }
+  int64_t query_head(int64_t r) const { return (range.head + r / head_rows()) * plan.group + r % plan.group; }
+  // Position in the sequence of query vector r, and of the row's first query.
+  int64_t position(int64_t r) const { return first_position() + query(r); }
+  int64_t first_position() const {
     int64_t queries = a.query_starts[range.row + 1] - a.query_starts[range.row];
-    return a.seq_lens[range.row] - queries + range.begin + r / plan.group;
+    return a.seq_lens[range.row] - queries;
   }
   // First position that a query at `position` sees.
   int64_t lowest(int64_t position) const {
     return a.window > 0 && position >= a.window ? position - a.window + 1 : 0;
   }
 };
+
+// Calls body(r, position in the sequence) for the tile's query vectors.
+template <typename P, typename Body>
+CORE_INLINE void for_rows(const Tile<P>& t, const Body& body) {
+  int64_t first = t.first_position(), r = 0;
+  for (int64_t h = 0; h < t.range.heads; ++h) {
+    for (int64_t query = t.range.begin; query < t.range.end; ++query) {
+      for (int64_t g = 0; g < t.plan.group; ++g) body(r++, first + query);
+    }
+  }
+}
 
 template <typename P, typename Q>
 CORE_INLINE void load_query(const Tile<P>& t, int64_t r) {
@@ -101,7 +118,8 @@ void load_queries(const Tile<P>& t) {
   clear_results(t);
 }
 
-// Calls body(block of this kv head, offset in the block, offset in the range, count) for the blocks under some keys.
+// Calls body(block of the tile's first kv head, offset in the block, offset in the range, count) for the blocks under
+// some keys.
 // `part` 0: keys, 1: values.
 template <typename P, typename Body>
 CORE_INLINE void for_blocks(const Tile<P>& t, int64_t first, int64_t count, int64_t part, const Body& body) {
@@ -116,6 +134,13 @@ CORE_INLINE void for_blocks(const Tile<P>& t, int64_t first, int64_t count, int6
     body(cache + table[key / a.block_size] * a.block_stride, offset, done, here);
     done += here;
   }
+}
+
+// Calls body(block of a kv head, its first query vector) for the tile's kv heads, whose first has this block.
+template <typename P, typename Body>
+CORE_INLINE void for_heads(const Tile<P>& t, const typename P::S* block, const Body& body) {
+  int64_t per_head = head_elements<typename P::S>(t.a.block_size, t.a.head_dim);
+  for (int64_t h = 0; h < t.range.heads; ++h) body(block + h * per_head, h * t.head_rows());
 }
 
 }  // namespace

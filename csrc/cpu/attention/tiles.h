@@ -6,6 +6,7 @@
 
 #include "attention/formats.h"
 #include "attention/plan.h"
+#include "attention/products.h"
 
 namespace core {
 namespace CORE_VARIANT {
@@ -78,7 +79,7 @@ struct Tiles {
   static void leave() { _tile_release(); }
 
   static void scores(const bf16* q, const bf16* keys, float* s, int64_t s_stride, int64_t rows, int64_t head_dim,
-                     int64_t block_size, int64_t offset, int64_t count) {
+                     int64_t block_size, int64_t offset, int64_t count, NoAsking = {}) {
     for_row_blocks(rows, [&](int64_t r, bool two) {
       const bf16 *a0 = q + r * head_dim, *a1 = a0 + kRows * head_dim;
       float *c0 = s + r * s_stride, *c1 = c0 + kRows * s_stride;

@@ -161,6 +161,19 @@ def test_long_decode_rows_are_split_and_merged(isa, dtype, kv_dtype, window):
 
 
 @pytest.mark.parametrize(("dtype", "kv_dtype"), PAIRS)
+@pytest.mark.parametrize("threads", [1, 2, 7])
+def test_kv_heads_of_a_decode_row_share_tiles(isa, threads, dtype, kv_dtype):
+    """Groups of 5 kv heads that differ in size, ranges of keys, both, and rows that are neither."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        check([(1500, 1)], site_of(5, 3, 32, window=1000), 32, dtype, kv_dtype)
+        check([(600, 1), (20, 1), (0, 40)], site_of(40, 1, 16, softcap=5.0), 16, dtype, kv_dtype)
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize(("dtype", "kv_dtype"), PAIRS)
 def test_prompts_longer_than_a_tile(isa, dtype, kv_dtype):
     check([(0, 200), (170, 70), (300, 1)], site_of(1, 3, 64), 32, dtype, kv_dtype)
     check([(0, 130)], site_of(1, 64, 16), 32, dtype, kv_dtype)
