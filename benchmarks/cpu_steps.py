@@ -99,10 +99,12 @@ def main() -> None:
     parser.add_argument("--prompt", type=int, default=1024, help="tokens of the prompt; 0: none")
     parser.add_argument("--context", type=int, default=128, help="tokens before the decode steps")
     parser.add_argument("--steps", type=int, default=64)
+    parser.add_argument("--kv-memory", default="256MiB")
     parser.add_argument("--quantization")
     args = parser.parse_args()
     more = {"quantization": args.quantization} if args.quantization else {}
-    options = {"dtype": "bfloat16", "prefix_caching": False, "max_model_len": 2048, "kv_memory": "256MiB", **more}
+    longest = max(2048, args.prompt + 1, args.context + args.steps)
+    options = {"dtype": "bfloat16", "prefix_caching": False, "max_model_len": longest, "kv_memory": args.kv_memory, **more}
     with mock.patch.object(platform, "ProgramGraphs", TimedGraphs), LLM(args.model, **options) as llm:
         source, phases = random.Random(0), Host().step_phases
         work = ([(1, args.prompt, 1, 6)] if args.prompt else []) + [(n, args.context, args.steps, 1) for n in args.rows]
