@@ -102,9 +102,10 @@ def main() -> None:
     parser.add_argument("--kv-memory", default="256MiB")
     parser.add_argument("--quantization")
     args = parser.parse_args()
-    more = {"quantization": args.quantization} if args.quantization else {}
     longest = max(2048, args.prompt + 1, args.context + args.steps)
-    options = {"dtype": "bfloat16", "prefix_caching": False, "max_model_len": longest, "kv_memory": args.kv_memory, **more}
+    options = {"dtype": "bfloat16", "prefix_caching": False, "max_model_len": longest, "kv_memory": args.kv_memory}
+    if args.quantization:
+        options["quantization"] = args.quantization
     with mock.patch.object(platform, "ProgramGraphs", TimedGraphs), LLM(args.model, **options) as llm:
         source, phases = random.Random(0), Host().step_phases
         work = ([(1, args.prompt, 1, 6)] if args.prompt else []) + [(n, args.context, args.steps, 1) for n in args.rows]
