@@ -24,8 +24,10 @@ if TYPE_CHECKING:
 
     from core.config.resolved import EngineConfig
 
-STACKS = signal.SIGUSR1
-"""An engine process that gets this writes the stacks of all its threads to standard error, even if it is stuck."""
+LOOP_STACK = signal.SIGUSR1
+"""An engine process that gets this writes the stack of its main thread to standard error, whatever that is stuck in."""
+STACKS = signal.SIGUSR2
+"""An engine process that gets this writes the stacks of all its threads, unless one keeps the interpreter's lock."""
 
 RELAY_SECONDS = 2.0
 """How long the end of the process waits for its last words to be passed on."""

@@ -30,7 +30,7 @@ import zmq
 from core import logs, phases
 from core.api.errors import CoreError, EngineError
 from core.config.resolved import EngineConfig
-from core.engine.child import STACKS, Bootstrap
+from core.engine.child import LOOP_STACK, STACKS, Bootstrap
 from core.engine.core import EngineCore
 from core.engine.inbound import Inbound
 from core.engine.messages import Failed, FromEngine, Pulse, ToEngine
@@ -115,6 +115,26 @@ def _watch_parent() -> None:
     os._exit(0)
 
 
+def show_stacks_when_asked() -> None:
+    """Write stacks to standard error at the signals `LOOP_STACK`, one thread's, and `STACKS`, those of all threads.
+
+    The latter by a thread that has the interpreter's lock: a signal's handler has not, and would read stacks that
+    others change meanwhile; a process that was stopped and goes on died of it.
+    """
+    faulthandler.register(LOOP_STACK, all_threads=False)
+    asked, ask = os.pipe()
+    os.set_blocking(ask, False)
+    signal.signal(STACKS, lambda number, frame: None)
+    signal.set_wakeup_fd(ask, warn_on_full_buffer=False)  # told whichever thread the system interrupts
+    threading.Thread(target=_write_stacks, args=(asked,), name="engine-stacks", daemon=True).start()
+
+
+def _write_stacks(asked: int) -> None:
+    while True:
+        if STACKS in os.read(asked, 1):
+            faulthandler.dump_traceback()
+
+
 def _failure(error: BaseException) -> Failed:
     if not isinstance(error, CoreError):
         error_ = EngineError("CORE-E101", f"the engine failed: {type(error).__name__}: {error}")
@@ -150,7 +170,7 @@ def main() -> int:
     # Imports make a million objects that stay; looking through them for garbage takes a tenth of the start.
     gc.disable()
     faulthandler.enable()
-    faulthandler.register(STACKS)
+    show_stacks_when_asked()
     waited = time.perf_counter()
     line = sys.stdin.buffer.readline()
     waited = time.perf_counter() - waited

@@ -15,7 +15,7 @@ import zmq.asyncio
 
 from core.api.errors import CoreError, EngineError
 from core.config.resolved import EngineConfig
-from core.engine.child import STACKS, EngineChild
+from core.engine.child import LOOP_STACK, STACKS, EngineChild
 from core.engine.core import EngineCore
 from core.engine.inbound import Inbound, read_from_engine
 from core.engine.messages import Failed, FromEngine, Progress, Pulse, Ready, Shutdown, ToEngine
@@ -90,6 +90,7 @@ class ProcessEngine:
             who = "a worker of the engine" if vitals.workers else "the engine"
             text = "%s (process %d) has not moved for %.0f s; the stacks of the engine's threads follow"
             logger.error(text, who, self.pid, vitals.still)
+            self._process.send_signal(LOOP_STACK)
             self._process.send_signal(STACKS)
         if 0 < self._hang_timeout <= vitals.still:
             self._hung = vitals.still

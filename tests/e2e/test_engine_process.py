@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from types import SimpleNamespace
@@ -19,6 +21,7 @@ from core.api.errors import CoreError, EngineError
 from core.api.sampling_params import SamplingParams
 from core.config.resolved import Options
 from core.engine import vitals
+from core.engine.child import LOOP_STACK, STACKS
 from core.engine.client import open_async
 from core.engine.messages import Add, Call, CallResult, Outputs, Stats
 from core.engine.runner import CoreRunner
@@ -251,6 +254,48 @@ def test_a_stopped_engine_is_red_and_green_again_when_it_goes_on(config, capfd):
     assert took > 3.5  # and, where the machine is not busy, below 5
     said = capfd.readouterr().err
     assert "Thread 0x" in said and "core/engine/runner.py" in said  # the stacks of its threads, the loop's among them
+
+
+_BUSY = """
+import signal, threading, time
+from core.engine.child import STACKS
+from core.engine.process import show_stacks_when_asked
+
+def many(n, *args):
+    made = {}
+    exec("def fresh(p, q=1.0): return (p, q)", made)
+    return len(made["fresh"](n)) + sum(map(lambda each: each + n, args)) + (few(n - 1) if n else 0)
+
+def few(n):
+    return many(n, 1.0, 2.0) + sum(each for each in range(n))
+
+show_stacks_when_asked()
+threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+signal.pthread_sigmask(signal.SIG_BLOCK, {STACKS})  # so that the system interrupts another thread than this
+print("ready", flush=True)
+while True:
+    for depth in range(12):
+        few(depth)
+"""
+
+
+@pytest.mark.covers("ENG-06")
+def test_a_process_that_works_survives_that_its_stacks_are_written(tmp_path):
+    with (tmp_path / "stacks").open("w+") as said:
+        process = subprocess.Popen([sys.executable, "-c", _BUSY], stdout=subprocess.PIPE, stderr=said)
+        try:
+            assert process.stdout.readline() == b"ready\n"
+            for _ in range(500):
+                process.send_signal(LOOP_STACK)
+                process.send_signal(STACKS)
+                time.sleep(0.002)
+            assert process.poll() is None
+        finally:
+            process.kill()
+            process.communicate()
+        said.seek(0)
+        text = said.read()
+    assert text.count("Current thread") > 5 and "in _write_stacks" in text and "in few" in text
 
 
 def test_a_stopped_engine_is_ended_when_its_time_is_over(config):
