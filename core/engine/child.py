@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from core.config.resolved import EngineConfig
 
 LOOP_STACK = signal.SIGUSR1
-"""An engine process that gets this writes the stack of its main thread to standard error, whatever that is stuck in."""
+"""An engine process that gets this writes one stack to standard error, its main thread's as a rule, even if stuck."""
 STACKS = signal.SIGUSR2
 """An engine process that gets this writes the stacks of all its threads, unless one keeps the interpreter's lock."""
 

@@ -1,8 +1,8 @@
 // Paged attention for the instruction set of the including file, in namespace core::CORE_VARIANT.
 //
-// One unit of work is one tile of query vectors against one range of keys, for one kv head: scores of 128 keys, online
-// softmax, product with the values, accumulators rescaled. Decode rows and prompts run the same code; they differ in
-// how many query vectors share the pass.
+// One unit of work is one tile of query vectors against one range of keys, for one kv head or, in decode rows, several:
+// scores of 128 keys, online softmax, product with the values, accumulators rescaled. Decode rows and prompts run the
+// same code; they differ in how many query vectors share the pass.
 #include "attention/ahead.h"
 #include "attention/copies.h"
 #include "attention/splits.h"

@@ -224,7 +224,7 @@ struct Loops : E {
     }
   }
 
-  // Reads `n` vectors that lie next to each other, and asks once for each line of them.
+  // Reads `N` vectors that lie next to each other, and asks once for each line of them.
   template <int64_t N, typename Ask>
   CORE_INLINE static void read(const T* from, typename E::Vector (&v)[N], Ask ask) {
     CORE_UNROLL

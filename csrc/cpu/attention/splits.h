@@ -124,7 +124,7 @@ inline Range unit_of(const core_attention_args& a, const Plan& plan, int64_t row
 
 inline int64_t units_of(const core_attention_args& a, const Plan& plan, int64_t row) {
   int64_t queries = a.query_starts[row + 1] - a.query_starts[row];
-  if (queries > 1) return a.kv_heads * ceil_div(queries, plan.tile_queries);
+  if (queries != 1) return a.kv_heads * ceil_div(queries, plan.tile_queries);
   Cut cut = cut_of(a, plan, row);
   return cut.groups * cut.splits;
 }

@@ -119,8 +119,7 @@ void load_queries(const Tile<P>& t) {
 }
 
 // Calls body(block of the tile's first kv head, offset in the block, offset in the range, count) for the blocks under
-// some keys.
-// `part` 0: keys, 1: values.
+// some keys. `part` 0: keys, 1: values.
 template <typename P, typename Body>
 CORE_INLINE void for_blocks(const Tile<P>& t, int64_t first, int64_t count, int64_t part, const Body& body) {
   using S = typename P::S;

@@ -189,6 +189,10 @@ def test_any_number_of_threads(isa, threads):
         torch.set_num_threads(before)
 
 
+def test_rows_without_queries_are_passed_over(isa):
+    check([(40, 0), (700, 1), (33, 0), (20, 5), (600, 0)], site_of(3, 2, 32), 16, torch.bfloat16)
+
+
 def test_the_largest_head(isa):
     check([(60, 1), (0, 20)], site_of(1, 2, 256), 16, torch.bfloat16)
 
