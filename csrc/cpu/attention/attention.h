@@ -3,13 +3,13 @@
 // The cache of one layer is `(blocks, 2, kv_heads, ...)`: keys, then values, head by head. Inside, B = block_size,
 // D = head_dim, t = token of the block, d = dimension:
 //
-//   bfloat16   key (t, d) at (d / 2) * 2B + 2t + d % 2         value (t, d) at (t / 2) * 2D + 2d + t % 2
-//   all others key (t, d) at d * B + t                         value (t, d) at t * D + d
-//   int8       behind the B * D elements of a head, as 4 bytes each: the scale of token t at B * D + 4t
+//   bfloat16, int8  key (t, d) at (d / 2) * 2B + 2t + d % 2    value (t, d) at (t / 2) * 2D + 2d + t % 2
+//   all others      key (t, d) at d * B + t                    value (t, d) at t * D + d
+//   int8            behind the B * D elements of a head, as 4 bytes each: the scale of token t at B * D + 4t
 //
-// So a vector register loaded from the keys holds one dimension (bf16: two) of consecutive tokens, and scores need no
-// sums across lanes; one loaded from the values holds one token (bf16: two) of consecutive dimensions. The pairs are
-// what the bf16 dot product and the AMX tile product read, and cost a shift or a mask where neither exists. The scales
+// So a vector register loaded from the keys holds one dimension (or a pair) of consecutive tokens, and scores need no
+// sums across lanes; one loaded from the values holds one token (or a pair) of consecutive dimensions. The pairs are
+// what dot products of bf16 and of 16-bit integers and the AMX tile product read, and cost shifts where none exists. The scales
 // of a block lie inside it: whoever copies a block copies them, and a step multiplies them to scores and weights, not
 // to every element.
 #pragma once

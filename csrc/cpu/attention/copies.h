@@ -3,18 +3,12 @@
 // first cache level while it goes over the query vectors.
 #pragma once
 
-#include <type_traits>
-
 #include "attention/formats.h"
 #include "attention/plan.h"
 
 namespace core {
 namespace CORE_VARIANT {
 namespace {
-
-// Elements in a group: dimensions of a key, tokens of a value.
-template <typename T>
-constexpr int64_t kPackOf = std::is_same<T, bf16>::value ? 2 : 1;
 
 // Calls body(place in the panel's copy, first key, count) for the panels under the `count` keys of a copy from
 // `at` on.
@@ -32,17 +26,18 @@ CORE_INLINE void for_panels(T* copy, int64_t at, int64_t count, int64_t head_dim
 // One panel's share of the keys from `keys` on, whose dimensions lie `block_size` apart.
 template <typename S>
 void copy_panel(const S* keys, float* out, int64_t head_dim, int64_t block_size, int64_t count) {
-  for (int64_t d = 0; d < head_dim; ++d) {
-    for (int64_t k = 0; k < count; k += kLanes) store(out + d * kPanelKeys + k, load(keys + d * block_size + k));
-  }
-}
-
-inline void copy_panel(const bf16* keys, float* out, int64_t head_dim, int64_t block_size, int64_t count) {
-  for (int64_t d = 0; d < head_dim; d += 2) {
+  constexpr int64_t pack = kPackOf<S>;
+  for (int64_t d = 0; d < head_dim; d += pack) {
     for (int64_t k = 0; k < count; k += kLanes) {
-      vu pairs = load_bits(keys + d * block_size + k * 2);
-      store(out + d * kPanelKeys + k, as_float(pairs << 16));
-      store(out + (d + 1) * kPanelKeys + k, as_float(pairs & 0xffff0000u));
+      const S* at = keys + d * block_size + k * pack;
+      float* to = out + d * kPanelKeys + k;
+      if constexpr (pack == 1) {
+        store(to, load(at));
+      } else {
+        Pairs pairs = load_pairs(at);
+        store(to, pairs.first);
+        store(to + kPanelKeys, pairs.second);
+      }
     }
   }
 }
@@ -50,15 +45,18 @@ inline void copy_panel(const bf16* keys, float* out, int64_t head_dim, int64_t b
 // Values of the same tokens; `offset` is even.
 template <typename S>
 void copy_values(const S* values, float* out, int64_t head_dim, int64_t offset, int64_t count) {
-  for (int64_t i = 0; i < count * head_dim; i += kLanes) store(out + i, load(values + offset * head_dim + i));
-}
-
-inline void copy_values(const bf16* values, float* out, int64_t head_dim, int64_t offset, int64_t count) {
-  for (int64_t t = 0; t < count; t += 2) {
+  constexpr int64_t pack = kPackOf<S>;
+  for (int64_t t = 0; t < count; t += pack) {
     for (int64_t d = 0; d < head_dim; d += kLanes) {
-      vu pairs = load_bits(values + (offset + t) * head_dim + d * 2);
-      store(out + t * head_dim + d, as_float(pairs << 16));
-      if (t + 1 < count) store(out + (t + 1) * head_dim + d, as_float(pairs & 0xffff0000u));
+      const S* at = values + (offset + t) * head_dim + d * pack;
+      float* to = out + t * head_dim + d;
+      if constexpr (pack == 1) {
+        store(to, load(at));
+      } else {
+        Pairs pairs = load_pairs(at);
+        store(to, pairs.first);
+        if (t + 1 < count) store(to + head_dim, pairs.second);
+      }
     }
   }
 }
@@ -71,12 +69,19 @@ CORE_INLINE vu pair_up(vf first, vf second) {
 
 CORE_INLINE void store_pairs(bf16* p, vu pairs) { *reinterpret_cast<vu_mem*>(p) = pairs; }
 
+// Elements that lie in pairs, or `apart`.
+template <typename S>
+CORE_INLINE Pairs load_pairs(const S* p, int64_t apart) {
+  if constexpr (kPackOf<S> == 2) return load_pairs(p);
+  else return {load(p), load(p + apart)};
+}
+
 template <typename S>
 void copy_panel(const S* keys, bf16* out, int64_t head_dim, int64_t block_size, int64_t count) {
   for (int64_t d = 0; d < head_dim; d += 2) {
     for (int64_t k = 0; k < count; k += kLanes) {
-      const S* at = keys + d * block_size + k;
-      store_pairs(out + d * kPanelKeys + k * 2, pair_up(load(at), load(at + block_size)));
+      Pairs pairs = load_pairs(keys + d * block_size + k * kPackOf<S>, block_size);
+      store_pairs(out + d * kPanelKeys + k * 2, pair_up(pairs.first, pairs.second));
     }
   }
 }
@@ -84,10 +89,10 @@ void copy_panel(const S* keys, bf16* out, int64_t head_dim, int64_t block_size, 
 template <typename S>
 void copy_values(const S* values, bf16* out, int64_t head_dim, int64_t offset, int64_t count) {
   for (int64_t t = 0; t < count; t += 2) {
+    int64_t apart = t + 1 < count ? head_dim : 0;  // behind the last one lies no token
     for (int64_t d = 0; d < head_dim; d += kLanes) {
-      const S* at = values + (offset + t) * head_dim + d;
-      vf second = t + 1 < count ? load(at + head_dim) : vf{};
-      store_pairs(out + t * head_dim + d * 2, pair_up(load(at), second));
+      Pairs pairs = load_pairs(values + (offset + t) * head_dim + d * kPackOf<S>, apart);
+      store_pairs(out + t * head_dim + d * 2, pair_up(pairs.first, apart > 0 ? pairs.second : vf{}));
     }
   }
 }

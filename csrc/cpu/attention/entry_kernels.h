@@ -64,7 +64,7 @@ void merge_entries(const core_entry_attention_args& e, const LatentWork<P>& w, i
     for (int64_t i = 0; i < splits; ++i) best = std::fmax(best, partials[i * each + floats + head]);
     for (int64_t i = 0; i < splits; ++i) {
       float maximum = partials[i * each + floats + head];
-      weights[i] = maximum == best ? 1.0f : exp2_negative(splat(maximum - best))[0];
+      weights[i] = maximum == best ? 1.0f : exp2(splat(maximum - best))[0];
       total += weights[i] * partials[i * each + floats + e.heads + head];
     }
     int64_t at = e.query_starts[row] * e.heads + head;

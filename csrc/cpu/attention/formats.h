@@ -2,6 +2,8 @@
 // stored. Everything is in an unnamed namespace (see csrc/README.md).
 #pragma once
 
+#include <type_traits>
+
 #include "common/vec.h"
 
 namespace core {
@@ -28,6 +30,7 @@ typedef int8_t vb_mem __attribute__((vector_size(kLanes), aligned(1), may_alias)
 typedef uint8_t vub __attribute__((vector_size(kLanes)));
 typedef uint8_t vub_mem __attribute__((vector_size(kLanes), aligned(1), may_alias));
 typedef int16_t vsh __attribute__((vector_size(kVecBytes / 2)));
+typedef int16_t vsh_mem __attribute__((vector_size(kVecBytes / 2), aligned(1), may_alias));
 
 CORE_INLINE vf widen_f16(vh halves) {
 #if defined(__AVX512F__)
@@ -75,6 +78,31 @@ CORE_INLINE vf load(const i8* p) {
 #else
   return __builtin_convertvector(__builtin_convertvector(*reinterpret_cast<const vb_mem*>(p), vi), vf);
 #endif
+}
+
+// Elements that lie together in a cache, or in a copy of it: dimensions of a key, tokens of a value.
+template <typename T>
+constexpr int64_t kPackOf = std::is_same<T, bf16>::value || std::is_same<T, i8>::value ? 2 : 1;
+
+// The first elements of `kLanes` pairs, and the second ones.
+struct Pairs {
+  vf first, second;
+};
+
+CORE_INLINE Pairs load_pairs(const bf16* p) {
+  vu pairs = load_bits(p);
+  return {as_float(pairs << 16), as_float(pairs & 0xffff0000u)};
+}
+
+CORE_INLINE Pairs load_pairs(const i8* p) {
+#if defined(__AVX512F__)
+  vi pairs = (vi)_mm512_cvtepi16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+#elif defined(__AVX2__)
+  vi pairs = (vi)_mm256_cvtepi16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+#else
+  vi pairs = __builtin_convertvector(*reinterpret_cast<const vsh_mem*>(p), vi);
+#endif
+  return {__builtin_convertvector((vi)((vu)pairs << 24) >> 24, vf), __builtin_convertvector(pairs >> 8, vf)};
 }
 
 // What is known of a format: `kUnit` times what `load` gives is the value.

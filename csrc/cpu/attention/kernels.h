@@ -229,10 +229,21 @@ void attend_batch(const core_attention_args& a) {
   merge_all(a, plan, threads, partials, Format<typename Few::S>::kUnit * static_cast<float>(a.value_scale));
 }
 
-// A cache whose elements lie one by one.
+// Products of few query vectors, which read a cache of elements `S` itself.
+template <typename S>
+struct Read {
+  using type = Widened<S>;
+};
+#if defined(CORE_ATTENTION_WHOLE)
+template <>
+struct Read<i8> {
+  using type = Whole;
+};
+#endif
+
 template <typename S>
 void attend_cache(const core_attention_args& a) {
-  using Few = Products<S, Loops<Widened<S>>, false>;
+  using Few = Products<S, Loops<typename Read<S>::type>, false>;
 #if defined(__AMX_BF16__)
   if (a.dtype == CORE_BF16 && a.head_dim % 32 == 0) return attend_batch<Few, Products<S, Tiles, true>>(a);
 #endif

@@ -53,7 +53,7 @@ inline Plan make_plan(const core_attention_args& a, int64_t rows, int64_t most_r
 // than wanted, and only batches of fewer rows than that are split at all.
 inline int64_t most_partials(int64_t threads, int64_t heads) { return 2 * threads * kUnitsPerThread * heads; }
 
-// Scratch of one thread: queries, scores, probabilities, accumulators, four numbers and a vector of sums a row, a
+// Scratch of one thread: queries, scores, probabilities, accumulators, seven numbers and a vector of sums a row, a
 // copy of keys or values, scales of keys and of values.
 struct TileLayout {
   int64_t q, s, p, o, stats, row_stats, copy, scales, bytes;
@@ -75,7 +75,7 @@ inline TileLayout tile_layout(int64_t tile_rows, int64_t dims, int64_t value_dim
   t.o = t.p + round_up(tile_rows * (pass + kPadKeys) * 4, kAlign);
   t.stats = t.o + round_up(tile_rows * value_dims * 4, kAlign);
   t.row_stats = round_up(tile_rows, kAlign / 4);
-  t.copy = t.stats + t.row_stats * (4 + kAlign / 4) * 4;
+  t.copy = t.stats + t.row_stats * (7 + kAlign / 4) * 4;
   t.scales = t.copy + kTileKeys * (dims > value_dims ? dims : value_dims) * 4;
   t.bytes = t.scales + 2 * scale_places(tile_rows, pass) * 4;
   return t;

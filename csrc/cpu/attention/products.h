@@ -52,20 +52,25 @@ CORE_INLINE void with_rows(int64_t count, const Body& body) {
   body(Count<Most>{});
 }
 
-// Keys dimension by dimension, values token by token, widened to float32 as they are read.
-template <typename S>
-struct Widened {
-  using T = S;
+// Queries, weights and sums of float32.
+struct Floats {
   using Query = float;
   using Weight = float;
-  static constexpr int64_t kPack = 1, kWords = 1, kRows = kManyRows;
-  static constexpr bool kBfloat16Queries = false;
+  using Sum = vf;
+  static constexpr bool kBfloat16Queries = false, kRounded = false;
 
   template <typename Q>
   static void load_query(const Q* q, float* out, int64_t head_dim) {
     for (int64_t d = 0; d < head_dim; d += kLanes) store(out + d, load(q + d));
   }
   CORE_INLINE static void store_weights(float* p, int64_t k, vf weights) { store(p + k, weights); }
+};
+
+// Keys dimension by dimension, values token by token, widened to float32 as they are read.
+template <typename S, int64_t Pack = kPackOf<S>>
+struct Widened : Floats {
+  using T = S;
+  static constexpr int64_t kPack = 1, kWords = 1, kRows = kManyRows;
 
   struct Vector {
     vf v;
@@ -74,28 +79,14 @@ struct Widened {
   CORE_INLINE static vf multiply(vf sum, const float* broadcast, Vector b) { return sum + *broadcast * b.v; }
 };
 
-// bfloat16 in pairs, widened on the way: a shift gives the first of each pair, a mask the second.
-template <>
-struct Widened<bf16> {
-  using T = bf16;
-  using Query = float;
-  using Weight = float;
+// The same of pairs.
+template <typename S>
+struct Widened<S, 2> : Floats {
+  using T = S;
   static constexpr int64_t kPack = 2, kWords = 2, kRows = kFewRows;
-  static constexpr bool kBfloat16Queries = false;
 
-  template <typename Q>
-  static void load_query(const Q* q, float* out, int64_t head_dim) {
-    for (int64_t d = 0; d < head_dim; d += kLanes) store(out + d, load(q + d));
-  }
-  CORE_INLINE static void store_weights(float* p, int64_t k, vf weights) { store(p + k, weights); }
-
-  struct Vector {
-    vf first, second;
-  };
-  CORE_INLINE static Vector vector(const bf16* p) {
-    vu pairs = load_bits(p);
-    return {as_float(pairs << 16), as_float(pairs & 0xffff0000u)};
-  }
+  using Vector = Pairs;
+  CORE_INLINE static Vector vector(const S* p) { return load_pairs(p); }
   CORE_INLINE static vf multiply(vf sum, const float* broadcast, Vector b) {
     return sum + broadcast[0] * b.first + broadcast[1] * b.second;
   }
@@ -109,8 +100,9 @@ struct Dot {
   using T = bf16;
   using Query = uint32_t;
   using Weight = uint32_t;
+  using Sum = vf;
   static constexpr int64_t kPack = 2, kWords = 1, kRows = kManyRows;
-  static constexpr bool kBfloat16Queries = true;
+  static constexpr bool kBfloat16Queries = true, kRounded = false;
 
   static void load_query(const bf16* q, uint32_t* out, int64_t head_dim) {
     std::memcpy(out, q, static_cast<size_t>(head_dim) * 2);
@@ -133,6 +125,92 @@ struct Dot {
 };
 #endif
 
+#if defined(__AVX2__)
+#define CORE_ATTENTION_WHOLE 1
+// int8 in pairs, as integers of 16 bits. Queries and weights are rounded to such integers: a query in a unit of its own
+// (`Tile::query_units`), weights relative to what makes them fit (`choose_reference`). Sums of the products are exact.
+struct Whole {
+  using T = i8;
+  using Query = uint32_t;
+  using Weight = uint32_t;
+  using Sum = vi;
+  static constexpr int64_t kPack = 2, kWords = 1;
+#if defined(__AVX512F__)
+  static constexpr int64_t kRows = kManyRows;
+#else
+  static constexpr int64_t kRows = kFewRows;
+#endif
+  static constexpr bool kBfloat16Queries = false, kRounded = true;
+  static constexpr int32_t kMost = 32767;
+  static_assert(int64_t{127} * kMost * kWideKeys < int64_t{1} << 31, "a sum over a pass has to fit");
+
+  // Returns the unit; a NaN for a query that is not finite.
+  template <typename Q>
+  static float load_query(const Q* q, uint32_t* out, int64_t head_dim) {
+    constexpr float least = 1e-30f;  // less is nothing: its inverse might be infinite
+    float unit = scale_of(q, head_dim) * (127.0f / kMost), inverse = unit > least ? 1.0f / unit : 0.0f;
+    for (int64_t d = 0; d < head_dim; d += kLanes) store_weights(out, d, load(q + d) * inverse);
+    return unit;
+  }
+  // 2^x to 3e-6 relative, no less than 2^-126: weights are rounded.
+  CORE_INLINE static vf power(vf x) {
+#if defined(__AVX512F__)
+    x = vec_max(splat(-126.0f), x);
+    vf f = (vf)_mm512_reduce_ps((__m512)x, 9);  // x - floor(x)
+    // Least relative error on [0, 1), the first coefficient held at 1.
+    vf p = f * 0.013426519930362701f + 0.052242737263441086f;
+    p = p * f + 0.24128007888793945f;
+    p = p * f + 0.6930448412895203f;
+    p = p * f + 1.0f;
+    return (vf)_mm512_scalef_ps((__m512)p, (__m512)x);  // which takes the floor of x
+#else
+    return exp2(x);
+#endif
+  }
+  // What is added to weights before they are rounded, so that as many go up as down: small ones count together.
+  CORE_INLINE static vf dither() {
+    vf steps = {};
+    for (int i = 0; i < kLanes; ++i) steps[i] = (static_cast<float>(i) + 0.5f) / kLanes - 0.5f;
+    return steps;
+  }
+  // Rounds to nearest.
+  CORE_INLINE static void store_weights(uint32_t* p, int64_t k, vf weights) {
+    auto to = reinterpret_cast<int16_t*>(p) + k;
+#if defined(__AVX512F__)
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm512_cvtsepi32_epi16(_mm512_cvtps_epi32((__m512)weights)));
+#else
+    __m256i whole = _mm256_cvtps_epi32((__m256)weights);
+    __m128i halves = _mm_packs_epi32(_mm256_castsi256_si128(whole), _mm256_extracti128_si256(whole, 1));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to), halves);
+#endif
+  }
+
+  struct Vector {
+    vi v;
+  };
+  CORE_INLINE static Vector vector(const i8* p) {
+#if defined(__AVX512F__)
+    return {(vi)_mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
+#else
+    return {(vi)_mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
+#endif
+  }
+  CORE_INLINE static vi multiply(vi sum, const uint32_t* broadcast, Vector b) {
+    vu pair = splat_bits(*broadcast);
+#if defined(__AVX512VNNI__)
+    return (vi)_mm512_dpwssd_epi32((__m512i)sum, (__m512i)pair, (__m512i)b.v);
+#elif defined(__AVX512F__)
+    return sum + (vi)_mm512_madd_epi16((__m512i)pair, (__m512i)b.v);
+#else
+    return sum + (vi)_mm256_madd_epi16((__m256i)pair, (__m256i)b.v);
+#endif
+  }
+};
+#endif
+
+CORE_INLINE vf numbers(vf sum) { return sum; }
+CORE_INLINE vf numbers(vi sum) { return __builtin_convertvector(sum, vf); }
+
 // The loops, written once for every element type `E`. A "step" is one dimension (scores) or one token (values), or a
 // pair of them where elements lie in pairs.
 template <typename E>
@@ -144,11 +222,14 @@ struct Loops : E {
   static constexpr int64_t kTileRows = 48, kKeys = 16, kPass = kTileKeys;  // keys come in multiples of kKeys
   static constexpr bool kGathers = false;
 
-  CORE_INLINE static vf weights(vf exponents) { return exp2_negative(exponents); }
+  CORE_INLINE static vf weights(vf exponents) {
+    if constexpr (E::kRounded) return E::power(exponents);
+    return exp2(exponents);
+  }
   template <int N>
   CORE_INLINE static void weights(vf (&exponents)[N]) {
     CORE_UNROLL
-    for (int i = 0; i < N; ++i) exponents[i] = exp2_negative(exponents[i]);
+    for (int i = 0; i < N; ++i) exponents[i] = weights(exponents[i]);
   }
 
   // Around the products of one tile of query vectors.
@@ -237,7 +318,7 @@ struct Loops : E {
   template <int64_t Rows, int64_t Keys, typename Ask>
   CORE_INLINE static void score_tile(const Query* q, const T* keys, float* s, int64_t s_stride, int64_t head_dim,
                                      int64_t block_size, Ask ask) {
-    vf sums[Rows][Keys] = {};
+    typename E::Sum sums[Rows][Keys] = {};
     for (int64_t step = 0; step < head_dim / kPack; ++step) {
       typename E::Vector k[Keys];
       read(keys + step * block_size * kPack, k, ask);
@@ -251,19 +332,23 @@ struct Loops : E {
     CORE_UNROLL
     for (int64_t r = 0; r < Rows; ++r) {
       CORE_UNROLL
-      for (int64_t j = 0; j < Keys; ++j) store(s + r * s_stride + j * kLanes, sums[r][j]);
+      for (int64_t j = 0; j < Keys; ++j) store(s + r * s_stride + j * kLanes, numbers(sums[r][j]));
     }
   }
 
   template <int64_t Rows, int64_t Dims, typename Ask>
   CORE_INLINE static void value_tile(const Weight* p, int64_t p_stride, const T* values, int64_t stride, float* o,
                                      const float* corrections, int64_t head_dim, int64_t steps, Ask ask) {
-    vf sums[Rows][Dims];
-    CORE_UNROLL
-    for (int64_t r = 0; r < Rows; ++r) {
-      float correction = corrections == nullptr ? 1.0f : corrections[r];
+    typename E::Sum sums[Rows][Dims] = {};
+    auto before = [&](int64_t r, int64_t j) __attribute__((always_inline)) {
+      return load(o + r * head_dim + j * kLanes) * (corrections == nullptr ? 1.0f : corrections[r]);
+    };
+    if constexpr (!E::kRounded) {
       CORE_UNROLL
-      for (int64_t j = 0; j < Dims; ++j) sums[r][j] = load(o + r * head_dim + j * kLanes) * correction;
+      for (int64_t r = 0; r < Rows; ++r) {
+        CORE_UNROLL
+        for (int64_t j = 0; j < Dims; ++j) sums[r][j] = before(r, j);
+      }
     }
     for (int64_t step = 0; step < steps; ++step) {
       typename E::Vector v[Dims];
@@ -278,7 +363,10 @@ struct Loops : E {
     CORE_UNROLL
     for (int64_t r = 0; r < Rows; ++r) {
       CORE_UNROLL
-      for (int64_t j = 0; j < Dims; ++j) store(o + r * head_dim + j * kLanes, sums[r][j]);
+      for (int64_t j = 0; j < Dims; ++j) {
+        vf added = E::kRounded ? before(r, j) + numbers(sums[r][j]) : numbers(sums[r][j]);
+        store(o + r * head_dim + j * kLanes, added);
+      }
     }
   }
 };

@@ -52,6 +52,7 @@ CORE_INLINE float finish_scores(const Tile<P>& t, int64_t r, int64_t from, int64
                                 int64_t distance) {
   float* s = t.s() + r * t.stride();
   float scale = static_cast<float>(t.a.scale) * Format<typename P::S>::kUnit, cap = static_cast<float>(t.a.softcap);
+  if constexpr (P::kRounded) scale *= t.query_units()[r];
   if constexpr (Format<typename P::S>::kScaled) {
     const float* scales = t.key_scales(r);
     for (int64_t k = from; k < to; k += kLanes) store(s + k, load(s + k) * load(scales + k));
@@ -68,6 +69,46 @@ CORE_INLINE float finish_scores(const Tile<P>& t, int64_t r, int64_t from, int64
   return factor * kLog2E;
 }
 
+// The scales of keys `k ..`, 0 where none of `low .. high - 1` is: what lies there may be anything.
+CORE_INLINE vf seen_scales(const float* scales, int64_t k, int64_t low, int64_t high) {
+  vf all = load(scales + k);
+  return k < low || k + kLanes > high ? inside(all, 0.0f, k, low, high) : all;
+}
+
+// The largest of them, a NaN where one is.
+CORE_INLINE float largest_scale(const float* scales, int64_t from, int64_t to, int64_t low, int64_t high) {
+  vu best = {};
+  for (int64_t k = from; k < to; k += kLanes) {
+    vu bits = as_bits(seen_scales(scales, k, low, high)) & 0x7fffffffu;  // as integers, NaNs are the largest
+    best = bits > best ? bits : best;
+  }
+  uint32_t most = 0;
+  for (int lane = 0; lane < kLanes; ++lane) most = best[lane] > most ? best[lane] : most;
+  float scale;
+  std::memcpy(&scale, &most, sizeof(scale));
+  return scale;
+}
+
+// What the exponents of row `r`'s weights are relative to, in a pass whose largest one is `peak`: scales times weights
+// fill 15 bits. A pass of small weights keeps that precision, as long as what was added before can be multiplied up.
+template <typename P>
+CORE_INLINE float choose_reference(const Tile<P>& t, int64_t r, float peak, int64_t from, int64_t to, int64_t low,
+                                   int64_t high) {
+  constexpr float bits = 15.0f, most_raised = 24.0f;
+  constexpr int32_t least = -60;  // a smaller scale is nothing, and its weights might be infinite
+  bool known = t.range.end - t.range.begin == 1 && r % t.head_rows() > 0;  // of one query all heads see the same
+  float scale = known ? t.largest_scales()[r - 1] : largest_scale(t.value_scales(r), from, to, low, high);
+  t.largest_scales()[r] = scale;
+  uint32_t size;
+  std::memcpy(&size, &scale, sizeof(size));
+  int32_t above = static_cast<int32_t>(size >> 23) - 126;  // 2^above is larger
+  float wanted = peak - bits + static_cast<float>(above < least ? least : above) + scale * 0.0f;  // a NaN stays one
+  float lowest = t.highest()[r] - most_raised;
+  float chosen = wanted < lowest ? lowest : wanted;
+  t.highest()[r] = chosen > t.highest()[r] ? chosen : t.highest()[r];
+  return chosen;
+}
+
 // The weights of `from .. to - 1`, whole vectors around the keys that row `r` sees.
 template <typename P>
 CORE_INLINE void weigh_row(const Tile<P>& t, int64_t r, int64_t from, int64_t to, int64_t low, int64_t high,
@@ -78,15 +119,18 @@ CORE_INLINE void weigh_row(const Tile<P>& t, int64_t r, int64_t from, int64_t to
   vf best = splat(-__builtin_inff());
   for (int64_t k = from; k < to; k += kLanes) best = vec_max(best, load(s + k));
   float before = t.maxima()[r], now = max_of(best) * exponent;
-  now = now > before ? now : before;
+  if constexpr (P::kRounded) {
+    now = choose_reference(t, r, now, from, to, low, high);
+  } else {
+    now = now > before ? now : before;
+  }
+  const float* scales = Format<typename P::S>::kScaled ? t.value_scales(r) : nullptr;
   vf total = {};
   for (int64_t k = from; k < to; k += kLanes) {
     vf weight = P::weights(load(s + k) * exponent - now);
     total += weight;
-    if constexpr (Format<typename P::S>::kScaled) {
-      // The scales of places that hold no token may be anything.
-      weight = inside(weight * load(t.value_scales(r) + k), 0.0f, k, low, high);
-    }
+    if constexpr (Format<typename P::S>::kScaled) weight *= seen_scales(scales, k, low, high);
+    if constexpr (P::kRounded) weight += P::dither();
     P::store_weights(p, k, weight);
   }
   t.corrections()[r] = before == now ? 0.0f : before - now;
@@ -164,7 +208,7 @@ bool softmax_row_once(const Tile<P>& t, int64_t r, int64_t low, int64_t high, in
     t.maxima()[r] = now;
     t.corrections()[r] = first ? 0.0f : before - now;
     corrected = !first;
-    if (corrected) store(t.lane_sums(r), load(t.lane_sums(r)) * exp2_negative(splat(before - now))[0]);
+    if (corrected) store(t.lane_sums(r), load(t.lane_sums(r)) * exp2(splat(before - now))[0]);
   }
   store(t.lane_sums(r), load(t.lane_sums(r)) + total);
   return corrected;
@@ -174,7 +218,7 @@ bool softmax_row_once(const Tile<P>& t, int64_t r, int64_t low, int64_t high, in
 template <typename P>
 void make_factors(const Tile<P>& t) {
   for (int64_t r = 0; r < t.rows(); r += kLanes) {
-    store(t.corrections() + r, exp2_negative(load(t.corrections() + r)));
+    store(t.corrections() + r, exp2(load(t.corrections() + r)));
   }
 }
 

@@ -49,7 +49,7 @@ void merge(const core_attention_args& a, const Plan& plan, const float* partials
     }
     float weights[kMaxSplits];
     for (int64_t i = 0; i < splits; ++i) {
-      weights[i] = exp2_negative(splat(partials[i * each + floats + g] - best))[0];
+      weights[i] = exp2(splat(partials[i * each + floats + g] - best))[0];
       total += weights[i] * partials[i * each + floats + plan.group + g];
     }
     if (a.sinks != nullptr) total += sink_weight(a.sinks[head * plan.group + g], best) / unit;

@@ -13,19 +13,20 @@ constexpr int64_t kMostHeadDim = 256;
 // One token of one kv head.
 template <typename S>
 void place_key(S* head, const S* k, int64_t offset, int64_t block_size, int64_t head_dim) {
-  for (int64_t d = 0; d < head_dim; ++d) head[d * block_size + offset] = k[d];
-}
-inline void place_key(bf16* head, const bf16* k, int64_t offset, int64_t block_size, int64_t head_dim) {
-  for (int64_t d = 0; d < head_dim; d += 2) std::memcpy(head + (d * block_size + offset * 2), k + d, 4);
+  constexpr int64_t pack = kPackOf<S>;
+  for (int64_t d = 0; d < head_dim; d += pack) {
+    std::memcpy(head + (d * block_size + offset * pack), k + d, pack * sizeof(S));
+  }
 }
 
 template <typename S>
 void place_value(S* head, const S* v, int64_t offset, int64_t head_dim) {
-  std::memcpy(head + offset * head_dim, v, static_cast<size_t>(head_dim) * sizeof(S));
-}
-inline void place_value(bf16* head, const bf16* v, int64_t offset, int64_t head_dim) {
-  bf16* pairs = head + (offset / 2 * head_dim * 2 + offset % 2);
-  for (int64_t d = 0; d < head_dim; ++d) pairs[d * 2] = v[d];
+  if constexpr (kPackOf<S> == 1) {
+    std::memcpy(head + offset * head_dim, v, static_cast<size_t>(head_dim) * sizeof(S));
+  } else {
+    S* pairs = head + (offset / 2 * head_dim * 2 + offset % 2);
+    for (int64_t d = 0; d < head_dim; ++d) pairs[d * 2] = v[d];
+  }
 }
 
 template <typename S>

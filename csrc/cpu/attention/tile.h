@@ -55,7 +55,11 @@ struct Tile {
   float* sums() const { return maxima() + at.row_stats; }
   float* corrections() const { return sums() + at.row_stats; }
   float* fresh() const { return corrections() + at.row_stats; }  // sums of a pass's weights
-  float* lane_sums(int64_t r) const { return fresh() + at.row_stats + r * kLanes; }  // of products that gather
+  // Of products that round: units of the queries, the largest of `maxima` so far, and the largest scale of a pass's values.
+  float* query_units() const { return fresh() + at.row_stats; }
+  float* highest() const { return query_units() + at.row_stats; }
+  float* largest_scales() const { return highest() + at.row_stats; }
+  float* lane_sums(int64_t r) const { return largest_scales() + at.row_stats + r * kLanes; }  // of products that gather
   typename P::T* copy() const { return reinterpret_cast<typename P::T*>(scratch + at.copy); }
   // Scales of the keys, or values, that query vector r reads.
   float* key_scales(int64_t r) const { return reinterpret_cast<float*>(scratch + at.scales) + r / head_rows() * keys(); }
@@ -91,7 +95,13 @@ CORE_INLINE void for_rows(const Tile<P>& t, const Body& body) {
 template <typename P, typename Q>
 CORE_INLINE void load_query(const Tile<P>& t, int64_t r) {
   int64_t at = t.token(r) * t.a.q_stride + t.query_head(r) * t.a.head_dim;
-  P::load_query(static_cast<const Q*>(t.a.q) + at, t.q() + r * P::words(t.a.head_dim), t.a.head_dim);
+  const Q* from = static_cast<const Q*>(t.a.q) + at;
+  typename P::Query* to = t.q() + r * P::words(t.a.head_dim);
+  if constexpr (P::kRounded) {
+    t.query_units()[r] = P::load_query(from, to, t.a.head_dim);
+  } else {
+    P::load_query(from, to, t.a.head_dim);
+  }
 }
 
 // Clears results, whose vectors have `head_dim` numbers.
@@ -101,6 +111,7 @@ void clear_results(const Tile<P>& t) {
     t.maxima()[r] = -__builtin_inff();
     t.sums()[r] = 0.0f;
     if constexpr (P::kGathers) store(t.lane_sums(r), vf{});
+    if constexpr (P::kRounded) t.highest()[r] = -__builtin_inff();
   }
   std::memset(t.o(), 0, static_cast<size_t>(t.rows() * t.a.head_dim) * 4);
 }

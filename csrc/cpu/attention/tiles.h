@@ -22,7 +22,7 @@ struct Tiles {
   using T = bf16;
   using Query = bf16;
   using Weight = bf16;
-  static constexpr bool kBfloat16Queries = true;
+  static constexpr bool kBfloat16Queries = true, kRounded = false;
   static constexpr int64_t kTileRows = kLongTileRows, kRows = 16, kRound = 32, kInner = 32, kKeys = 32;
   static constexpr int64_t kPass = kLongPass;
   // Whether values are handed over block by block (`accumulate_gathered`) for all keys of a pass.

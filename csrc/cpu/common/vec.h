@@ -162,8 +162,8 @@ CORE_INLINE vf exp(vf x) {
   return x < -87.3f ? vf{} : value;
 }
 
-// 2^x for x <= 0, to 1e-7 relative; 0 below -126; NaN stays NaN. What a softmax needs, and no more.
-CORE_INLINE vf exp2_negative(vf x) {
+// 2^x for x < 127, to 1e-7 relative; 0 below -126; NaN stays NaN. What a softmax needs, and no more.
+CORE_INLINE vf exp2(vf x) {
   vf given = x;
   x = vec_max(splat(-126.0f), x);
 #if defined(__AVX512F__)

@@ -19,7 +19,7 @@ CORE_INLINE vf first_lanes(vf value, int64_t count) {
   return as_float(as_bits(value) & load_bits(ones + 16 - (count < kLanes ? count : kLanes)));
 }
 
-// x[i] becomes 2^(x[i] * by[i]), which is at most 1, to 1e-7 relative; as `exp2_negative`, step by step for all.
+// x[i] becomes 2^(x[i] * by[i]), which is at most 1, to 1e-7 relative; as `exp2`, step by step for all.
 template <int N>
 CORE_INLINE void exp2_scaled(vf (&x)[N], const float* by) {
 #if defined(__AVX512F__)
@@ -41,7 +41,7 @@ CORE_INLINE void exp2_scaled(vf (&x)[N], const float* by) {
 #undef CORE_EACH
 #else
   CORE_UNROLL
-  for (int i = 0; i < N; ++i) x[i] = exp2_negative(x[i] * by[i]);
+  for (int i = 0; i < N; ++i) x[i] = exp2(x[i] * by[i]);
 #endif
 }
 
@@ -143,7 +143,7 @@ struct ScanBlock {
 
   // A vector of the state of channel `at`, and a token.
   CORE_INLINE vf advance(float* h, const float* rate, int64_t at, vf b) {
-    vf now = multiply_add(exp2_negative(load(rate) * splat(scale[at])), load(h), b * splat(given[at]));
+    vf now = multiply_add(exp2(load(rate) * splat(scale[at])), load(h), b * splat(given[at]));
     store(h, now);
     return now;
   }

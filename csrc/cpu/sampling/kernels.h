@@ -117,7 +117,7 @@ int64_t draw_all(const Entry<T>& e) {
   for (int64_t from = 0; from < e.size; from += step) {
     int64_t to = from + step < e.size ? from + step : e.size;
     vf mass = {};
-    for (int64_t i = from; i < to; i += kLanes) mass += exp2_negative(e.scaled(i) * kLog2E);
+    for (int64_t i = from; i < to; i += kLanes) mass += exp2(e.scaled(i) * kLog2E);
     total += sums[from / step] = static_cast<double>(sum(mass));
   }
   double target = e.uniform * total, before = 0.0;
@@ -127,7 +127,7 @@ int64_t draw_all(const Entry<T>& e) {
     from += step;
   }
   for (int64_t i = from; i < e.size; i += kLanes) {
-    vf mass = exp2_negative(e.scaled(i) * kLog2E);
+    vf mass = exp2(e.scaled(i) * kLog2E);
     for (int64_t lane = 0; lane < kLanes && i + lane < e.size; ++lane) {
       if (!(mass[lane] > 0.0f)) continue;
       before += static_cast<double>(mass[lane]);
@@ -152,7 +152,7 @@ Masses masses_of(const Entry<T>& e) {
     int64_t to = from + kGroup * 16 < e.size ? from + kGroup * 16 : e.size;
     vf all = {}, a = {}, b = {}, c = {};
     for (int64_t i = from; i < to; i += kLanes) {
-      vf value = e.scaled(i), mass = exp2_negative(value * kLog2E);
+      vf value = e.scaled(i), mass = exp2(value * kLog2E);
       all += mass;
       a += value >= kBounds[0] ? mass : vf{};
       b += value >= kBounds[1] ? mass : vf{};
@@ -198,7 +198,7 @@ void collect(const Entry<T>& e, float bound, Tokens* found) {
     vf value = e.scaled(i);
     uint32_t bits = lanes_from(value, limit);
     if (i + kLanes > e.size) bits &= (1u << (e.size - i)) - 1u;  // minus infinity is at least minus infinity
-    if (bits != 0) append(found, value, exp2_negative(value * kLog2E), i, bits);
+    if (bits != 0) append(found, value, exp2(value * kLog2E), i, bits);
   }
 }
 

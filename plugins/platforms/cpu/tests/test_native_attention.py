@@ -40,7 +40,7 @@ def pack(plain, dtype):
     stored = encode(plain, dtype).permute(0, 1, 3, 2, 4)  # (blocks, 2, heads, size, dim or dim + 4)
     elements, scales = stored[..., :dim], stored[..., dim:]
     keys, values = elements[:, 0], elements[:, 1]
-    if dtype == torch.bfloat16:
+    if dtype in (torch.bfloat16, torch.int8):
         keys = keys.reshape(blocks, heads, size, dim // 2, 2).transpose(2, 3)
         values = values.reshape(blocks, heads, size // 2, 2, dim).transpose(3, 4)
     else:
@@ -107,8 +107,14 @@ def check(rows, site, block_size, dtype=torch.float32, kv_dtype=None, *, seed=0,
     assert torch.equal(case.kv, pack(case.plain, kv_dtype)), "the step must write its slots and nothing else"
     wanted = specified(tuple(rows), site, block_size, dtype, kv_dtype, seed, spare_columns)
     assert got.dtype == dtype
-    tolerance = {"rtol": 1e-4, "atol": 1e-5} if dtype == torch.float32 else {"rtol": 0.02, "atol": 0.01}
-    torch.testing.assert_close(got.float(), wanted, **tolerance)
+    torch.testing.assert_close(got.float(), wanted, **tolerance(dtype, kv_dtype))
+
+
+def tolerance(dtype, kv_dtype):
+    """Queries and weights may be bfloat16 if the queries are; beside int8 they may be integers of 16 bits."""
+    if dtype == torch.bfloat16:
+        return {"rtol": 0.02, "atol": 0.01}
+    return {"rtol": 1e-4, "atol": 1e-4 if kv_dtype == torch.int8 else 1e-5}
 
 
 def site_of(kv_heads=2, ratio=3, head_dim=16, **extra):
@@ -259,11 +265,12 @@ def test_values_at_the_edges_are_stored_as_the_reference_stores_them(isa, kv_dty
     assert torch.equal(case.kv, pack(case.plain, kv_dtype))
 
 
+@pytest.mark.parametrize("part", ["q", "k", "v"])
 @pytest.mark.parametrize("kv_dtype", [torch.float16, torch.int8, torch.float8_e4m3fn, torch.float8_e5m2])
-def test_a_key_that_is_no_number_is_seen_by_its_row_only(isa, kv_dtype):
+def test_what_is_no_number_is_seen_by_its_row_only(isa, kv_dtype, part):
     site = site_of(1, 3, 64)
     case = make_case([(40, 1), (90, 1), (0, 20)], site, 16, kv_dtype=kv_dtype)
-    case.k[0] = float("nan")
+    getattr(case, part)[0] = float("nan")
     got = attend(case, site, 16, kv_dtype=kv_dtype)
     assert got[0].isnan().all() and got[1:].isfinite().all()
 
@@ -287,3 +294,47 @@ def test_scores_that_grow_beyond_every_earlier_one(isa, rows, peak):
     got = backend.layer(site).forward(case.q, case.kv, backend.plan(case.batch))
     wanted = reference_attention(case.q, case.plain.float(), case.batch, site, 32)
     torch.testing.assert_close(got.float(), wanted, rtol=0.02, atol=0.01)
+
+
+def int8_row(plain_of, rows):
+    """Attention of int8 in rows whose cache `plain_of(keys, values)` changed, and what the specification gives."""
+    site = site_of(2, 2, 64)
+    case = make_case(rows, site, 32, kv_dtype=torch.int8)
+    case.q.fill_(1.0)
+    write_plain(case, 32)
+    for row, length in enumerate(case.batch.seq_lens):
+        positions = torch.arange(int(length))
+        blocks, offsets = case.batch.block_tables[row, positions // 32], positions % 32
+        keys, values = plain_of(case.plain[blocks, 0, offsets], case.plain[blocks, 1, offsets])
+        case.plain[blocks, 0, offsets], case.plain[blocks, 1, offsets] = keys, values
+    case.kv = pack(case.plain, torch.int8)
+    backend = NativeAttentionBackend(AttentionContext(CPU, torch.float32, torch.int8, 32))
+    got = backend.layer(site).forward(case.q, case.kv, backend.plan(case.batch))
+    plain = decode(encode(case.plain, torch.int8), torch.int8, torch.float32)
+    return got, reference_attention(case.q, plain, case.batch, site, 32)
+
+
+@pytest.mark.parametrize("rows", [[(2999, 1)], [(2997, 3)]])
+@pytest.mark.parametrize("place", [3, 1500, 2990])
+def test_many_small_weights_of_int8_count_beside_a_large_one(isa, place, rows):
+    """One key has nine tenths of the weight; what thousands of others share is a thirty-thousandth each."""
+
+    def changed(keys, values):
+        keys, values = keys * 0.01, torch.ones_like(values)
+        keys[place], values[place] = 10.2 * 8 / 64, -1.0
+        return keys, values
+
+    got, wanted = int8_row(changed, rows)
+    assert -0.9 < wanted.max() < -0.7
+    torch.testing.assert_close(got, wanted, rtol=2e-3, atol=0)
+
+
+@pytest.mark.parametrize("first", [-40, -12, 12, 30])
+def test_values_of_int8_of_any_size(isa, first):
+    """Sizes grow or fall from 10^first to 1 in the course of a row."""
+
+    def changed(keys, values):
+        return keys * 0.1, values.abs() * 10.0 ** torch.linspace(first, 0, len(values)).view(-1, 1, 1)
+
+    got, wanted = int8_row(changed, [(2999, 1), (299, 1), (1200, 3)])
+    torch.testing.assert_close(got, wanted, rtol=1e-3, atol=0)
