@@ -4,7 +4,8 @@
 
 Every figure is microseconds a layer, the least over repeats of a pass through all layers, each with a cache of its own
 (so that the cache level is that of a real step). `limit` is the larger of the time that the keys and values take at the
-given bandwidth and that the products take at the given peak; exponentials are not counted.
+given bandwidth and that the products take at the given peak; exponentials are not counted. `GB/s`: of keys, values and
+their scales, as the native kernel reads them.
 
 `--isa` bounds the native kernels only. For torch on a processor of the same instruction sets start with, for example,
 `ONEDNN_MAX_CPU_ISA=AVX512_CORE ATEN_CPU_CAPABILITY=avx512 MKL_ENABLE_INSTRUCTIONS=AVX512`
@@ -21,6 +22,7 @@ import numpy as np
 import torch
 from core_plugin_cpu.attention import NativeAttentionBackend
 from core_plugin_cpu.native import library
+from core_plugin_cpu.native.attention import SCALE_BYTES
 from core_plugin_torch_sdpa.backend import TorchSdpaBackend
 from torch import Tensor
 
@@ -141,11 +143,15 @@ def measure(works: list[Callable[[], None]], seconds: float) -> list[float]:
     return [min(found) for found in samples]
 
 
+def cached_bytes(site: AttentionSite, kv_dtype: torch.dtype, rows: list[tuple[int, int]]) -> int:
+    """Return the bytes that a layer's cache holds of the rows."""
+    each = site.head_dim * kv_dtype.itemsize + (SCALE_BYTES if kv_dtype == torch.int8 else 0)
+    return sum(context + queries for context, queries in rows) * site.num_kv_heads * 2 * each
+
+
 def limit(site: AttentionSite, kv_dtype: torch.dtype, rows: list[tuple[int, int]], args: argparse.Namespace) -> float:
     """Return the least seconds that a layer can take."""
-    read = (
-        sum(context + queries for context, queries in rows) * site.num_kv_heads * site.head_dim * 2 * kv_dtype.itemsize
-    )
+    read = cached_bytes(site, kv_dtype, rows)
     scores = sum(queries * context + queries * (queries + 1) / 2 for context, queries in rows) * site.num_heads
     return max(read / (args.bandwidth * 1e9), 4 * scores * site.head_dim / (args.peak * 1e12))
 
@@ -176,7 +182,8 @@ def main() -> None:
         f"{library.isa()}, {args.threads} threads, {args.dtype}, kv {args.kv_dtype or args.dtype}, "
         f"{args.heads}/{args.kv_heads} heads of {args.head_dim}"
     )
-    print(f"{'us a layer':22}{'limit':>8}{'native':>9}{'torch':>9}{'ratio':>7}{'write':>9}{'torch':>9}{'ratio':>7}")
+    ends = f"{'torch':>9}{'ratio':>7}"
+    print(f"{'us a layer':22}{'limit':>8}{'native':>9}{'GB/s':>7}{ends}{'write':>9}{ends}")
     for name, rows in CASES.items():
         if args.case and args.case not in name:
             continue
@@ -187,8 +194,12 @@ def main() -> None:
         with torch.inference_mode():
             native, write, theirs, their_write = (1e6 * one / layers for one in measure(works, args.seconds))
         least = 1e6 * limit(site, kv_dtype, rows, args)
-        figures = (least, native, theirs, theirs / native, write, their_write, their_write / write)
-        print(f"{name:22}{{:8.1f}}{{:9.1f}}{{:9.1f}}{{:7.1f}}{{:9.1f}}{{:9.1f}}{{:7.1f}}".format(*figures), flush=True)
+        rate = cached_bytes(site, kv_dtype, rows) / native / 1e3
+        print(
+            f"{name:22}{least:8.1f}{native:9.1f}{rate:7.1f}{theirs:9.1f}{theirs / native:7.1f}"
+            f"{write:9.1f}{their_write:9.1f}{their_write / write:7.1f}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

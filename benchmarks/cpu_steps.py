@@ -100,10 +100,12 @@ def main() -> None:
     parser.add_argument("--context", type=int, default=128, help="tokens before the decode steps")
     parser.add_argument("--steps", type=int, default=64)
     parser.add_argument("--kv-memory", default="256MiB")
+    parser.add_argument("--kv-dtype", default="auto")
     parser.add_argument("--quantization")
     args = parser.parse_args()
     longest = max(2048, args.prompt + 1, args.context + args.steps)
-    options = {"dtype": "bfloat16", "prefix_caching": False, "max_model_len": longest, "kv_memory": args.kv_memory}
+    options = {"dtype": "bfloat16", "prefix_caching": False, "max_model_len": longest}
+    options |= {"kv_memory": args.kv_memory, "kv_dtype": args.kv_dtype}
     if args.quantization:
         options["quantization"] = args.quantization
     with mock.patch.object(platform, "ProgramGraphs", TimedGraphs), LLM(args.model, **options) as llm:

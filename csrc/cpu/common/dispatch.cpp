@@ -171,7 +171,7 @@ Isa isa() { return static_cast<Isa>(current().load(std::memory_order_relaxed)); 
 }  // namespace core
 
 // Grows whenever an argument struct or an entry changes; the loader refuses a library of another number.
-CORE_API int64_t core_cpu_abi() { return 16; }
+CORE_API int64_t core_cpu_abi() { return 17; }
 
 // Name of the level in use.
 CORE_API const char* core_cpu_isa() { return core::kNames[static_cast<int>(core::isa())]; }

@@ -97,7 +97,7 @@ constexpr int lines_in_16_bits() {
 #if defined(CORE_UNSIGNED_DOTS) || !defined(__AVX2__)
   return 0;
 #else
-  constexpr int largest = F::e2m1 ? 24 : F::bits == 1 ? 2 : (1 << F::bits) - 1, lines = 32767 / (2 * 128 * largest);
+  constexpr int lines = 32767 / (2 * 128 * F::largest);
   return lines >= 8 && !F::halves ? 8 : lines >= 4 ? 4 : lines;
 #endif
 }
@@ -108,7 +108,7 @@ constexpr bool meets_bytes() {
 #if defined(CORE_UNSIGNED_DOTS)
   return true;
 #elif defined(__ARM_FEATURE_DOTPROD)
-  return F::bits <= 7;  // both factors are signed
+  return F::largest <= 127;  // both factors are signed
 #else
   return lines_in_16_bits<F>() != 0;
 #endif

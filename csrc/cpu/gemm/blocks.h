@@ -19,11 +19,14 @@
 //   Q4_64 Q4_128    2 or 4 blocks: h scale, h minimum
 //   Q4_K Q5_K       8 blocks: h scale, h minimum, then 8 times b scale, b minimum (unsigned, to be multiplied)
 //   Q6_K            8 blocks: h scale, then 8 times b scale of inputs 0-15, b of inputs 16-31 (signed)
+//   IQ4_NL          a block: h scale
+//   IQ4_XS          8 blocks: h scale, then 8 times b scale (signed)
 //   MXFP4           a block: b exponent of the scale, as float32 has it
 //   NVFP4           a block: b scale of inputs 0-15, b of inputs 16-31 (e4m3, 256 times too small); at the end of a
 //                   panel a float32 for each channel, by which results are multiplied
 //
-// Codes of these two are those of e2m1; twice the number that one stands for is an integer, -12 to 12.
+// Codes of these two are those of e2m1; twice the number that one stands for is an integer, -12 to 12. Those of IQ4_NL
+// and IQ4_XS stand for integers from -127 to 113.
 #pragma once
 
 #include "common/vec.h"
@@ -36,15 +39,38 @@ namespace {
 
 constexpr int kVecs = 16 / kLanes;  // vectors of a line
 
-enum class Scales { plain, minimum, nested, halves, powers, floats };
+enum class Scales { plain, minimum, nested, signed_bytes, halves, powers, floats };
 
-template <core_gemm_format Format, int Bits, int Zero, Scales Kind>
+// What codes of four bits stand for, where it is not themselves, and the zero of it.
+struct Itself {
+  static constexpr bool is_table = false;
+};
+struct TwiceE2m1 {
+  static constexpr bool is_table = true;
+  static constexpr uint8_t values[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
+};
+struct Iq4 {
+  static constexpr bool is_table = true;
+  static constexpr uint8_t values[16] = {1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241};
+};
+
+template <typename Table, int Bits>
+constexpr int largest_code() {
+  int largest = Bits == 1 ? 2 : (1 << Bits) - 1;
+  if constexpr (Table::is_table) {
+    largest = 0;
+    for (int value : Table::values) largest = value > largest ? value : largest;
+  }
+  return largest;
+}
+
+template <core_gemm_format Format, int Bits, int Zero, Scales Kind, typename Table_ = Itself>
 struct Blocks {
-  static constexpr int bits = Bits, zero = Zero;
+  typedef Table_ Table;
+  static constexpr int bits = Bits, zero = Zero, largest = largest_code<Table, Bits>();
   static constexpr Scales kind = Kind;
   static constexpr bool has_minimum = Kind == Scales::minimum || Kind == Scales::nested;
   static constexpr bool halves = Kind == Scales::halves || Kind == Scales::floats;  // each has scales of its own
-  static constexpr bool e2m1 = Kind == Scales::powers || Kind == Scales::floats;
   static constexpr int64_t code_bytes = kStorage[Format].codes;
   static constexpr int64_t group = kStorage[Format].group;  // blocks sharing scales
   static constexpr int64_t scale_bytes = kStorage[Format].scales;
@@ -60,16 +86,18 @@ typedef Blocks<CORE_GEMM_Q5_K, 5, 0, Scales::nested> Q5_K;
 typedef Blocks<CORE_GEMM_Q6_K, 6, 32, Scales::halves> Q6_K;
 typedef Blocks<CORE_GEMM_Q4_64, 4, 0, Scales::minimum> Q4_64;
 typedef Blocks<CORE_GEMM_Q4_128, 4, 0, Scales::minimum> Q4_128;
-typedef Blocks<CORE_GEMM_MXFP4, 4, 12, Scales::powers> Mxfp4;
-typedef Blocks<CORE_GEMM_NVFP4, 4, 12, Scales::floats> Nvfp4;
+typedef Blocks<CORE_GEMM_MXFP4, 4, 12, Scales::powers, TwiceE2m1> Mxfp4;
+typedef Blocks<CORE_GEMM_NVFP4, 4, 12, Scales::floats, TwiceE2m1> Nvfp4;
 typedef Blocks<CORE_GEMM_Q1_0, 1, 1, Scales::plain> Q1_0;
 typedef Blocks<CORE_GEMM_Q2_0, 2, 1, Scales::plain> Q2_0;
+typedef Blocks<CORE_GEMM_IQ4_NL, 4, 128, Scales::plain, Iq4> Iq4Nl;
+typedef Blocks<CORE_GEMM_IQ4_XS, 4, 128, Scales::signed_bytes, Iq4> Iq4Xs;
 
 // What `kernels` has for each block format, in their order.
 #define CORE_BLOCK_FORMATS(kernel)                                                                             \
   {kernel<Q4_0>(), kernel<Q4_1>(), kernel<Q5_0>(), kernel<Q5_1>(), kernel<Q8_0>(), kernel<Q4_K>(),             \
    kernel<Q5_K>(), kernel<Q6_K>(), kernel<Q4_64>(), kernel<Q4_128>(),                                         \
-   kernel<Mxfp4>(), kernel<Nvfp4>(), kernel<Q1_0>(), kernel<Q2_0>()}
+   kernel<Mxfp4>(), kernel<Nvfp4>(), kernel<Q1_0>(), kernel<Q2_0>(), kernel<Iq4Nl>(), kernel<Iq4Xs>()}
 
 CORE_INLINE vf load_halves(const char* from) {
 #if defined(__AVX512F__)
@@ -132,23 +160,21 @@ CORE_INLINE vf load_e4m3(const char* from) {
 #endif
 }
 
-// Twice what codes of e2m1 stand for, and 12.
-constexpr uint8_t kTwiceE2m1[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
-
-// The same of every byte, 0 to 15.
-CORE_INLINE vu twice_e2m1(vu codes) {
+// What every byte, 0 to 15, stands for.
+template <typename Table>
+CORE_INLINE vu values_of(vu codes) {
 #if defined(__AVX512BW__)
-  __m128i table = _mm_loadu_si128(reinterpret_cast<const __m128i*>(kTwiceE2m1));
+  __m128i table = _mm_loadu_si128(reinterpret_cast<const __m128i*>(Table::values));
   return (vu)_mm512_shuffle_epi8(_mm512_broadcast_i32x4(table), (__m512i)codes);
 #elif defined(__AVX2__)
-  __m128i table = _mm_loadu_si128(reinterpret_cast<const __m128i*>(kTwiceE2m1));
+  __m128i table = _mm_loadu_si128(reinterpret_cast<const __m128i*>(Table::values));
   return (vu)_mm256_shuffle_epi8(_mm256_broadcastsi128_si256(table), (__m256i)codes);
 #elif defined(__aarch64__)
-  return (vu)vqtbl1q_u8(vld1q_u8(kTwiceE2m1), (uint8x16_t)codes);
+  return (vu)vqtbl1q_u8(vld1q_u8(Table::values), (uint8x16_t)codes);
 #else
   uint8_t bytes[kVecBytes];
   std::memcpy(bytes, &codes, kVecBytes);
-  for (int i = 0; i < kVecBytes; ++i) bytes[i] = kTwiceE2m1[bytes[i]];
+  for (int i = 0; i < kVecBytes; ++i) bytes[i] = Table::values[bytes[i]];
   std::memcpy(&codes, bytes, kVecBytes);
   return codes;
 #endif
@@ -182,6 +208,10 @@ CORE_INLINE BlockScale block_scale(const BlockScale& group, const char* scales, 
     vf scale = group.low * load_bytes<uint8_t>(at);
     return {scale, scale, -(group.minimum * load_bytes<uint8_t>(at + 16))};
   }
+  if (F::kind == Scales::signed_bytes) {
+    vf scale = group.low * load_bytes<int8_t>(scales + 32 + block * 16 + v * kLanes);
+    return {scale, scale, vf{}};
+  }
   if (F::kind == Scales::halves) {
     const char* at = scales + 32 + block * 32 + v * kLanes;
     return {group.low * load_bytes<int8_t>(at), group.low * load_bytes<int8_t>(at + 16), vf{}};
@@ -198,7 +228,7 @@ CORE_INLINE vu code_line(const char* codes, int g, int v) {
   if (F::bits == 2) return (load_bits(at + g / 4 * 64) >> (g % 4 * 2)) & 0x03030303u;
   vu both = load_bits(at + g % 4 * 64);
   vu code = (g < 4 ? both : both >> 4) & 0x0f0f0f0fu;
-  if (F::e2m1) return twice_e2m1(code);
+  if constexpr (F::Table::is_table) return values_of<typename F::Table>(code);
   if (F::bits == 5) {
     vu fifth = load_bits(at + 256);
     return code | ((g < 4 ? fifth << ((4 - g) & 31) : fifth >> ((g - 4) & 31)) & 0x10101010u);

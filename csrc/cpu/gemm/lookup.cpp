@@ -90,7 +90,7 @@ int code_at(const char* codes, int i) {
   if (F::bits == 2) return byte(g / 4) >> (g % 4 * 2) & 3;
   if (F::bits == 8) return byte(g);
   int code = (byte(g % 4) >> (g < 4 ? 0 : 4)) & 15;
-  if (F::e2m1) return kTwiceE2m1[code];
+  if constexpr (F::Table::is_table) return F::Table::values[code];
   if (F::bits == 5) code |= (byte(4) >> g & 1) << 4;
   if (F::bits == 6) code |= (byte(4 + g / 4) >> (g % 4 * 2) & 3) << 4;
   return code;
@@ -123,6 +123,10 @@ Scale scale_at(const Row& row, int64_t block) {
     scale *= static_cast<uint8_t>(at[0]);
     return {scale, scale, -(minimum * static_cast<uint8_t>(at[16]))};
   }
+  if (F::kind == Scales::signed_bytes) {
+    scale *= static_cast<int8_t>(at[32 + block % F::group * 16 + row.channel]);
+    return {scale, scale, 0.0f};
+  }
   if (F::kind == Scales::halves) {
     at += 32 + block % F::group * 32 + row.channel;
     return {scale * static_cast<int8_t>(at[0]), scale * static_cast<int8_t>(at[16]), 0.0f};
@@ -153,6 +157,7 @@ Read<To>* reader(int64_t format) {
       &read_blocks<Q8_0, To>,   &read_blocks<Q4_K, To>,   &read_blocks<Q5_K, To>,   &read_blocks<Q6_K, To>,
       &read_blocks<Q4_64, To>,  &read_blocks<Q4_128, To>,
       &read_blocks<Mxfp4, To>,  &read_blocks<Nvfp4, To>,  &read_blocks<Q1_0, To>,   &read_blocks<Q2_0, To>,
+      &read_blocks<Iq4Nl, To>,  &read_blocks<Iq4Xs, To>,
       &read_float8<E4m3, 0, To>, &read_float8<E4m3, 128, To>, &read_float8<E4m3, 32, To>,
       &read_table<Nf4, To>,     &read_table<Fp4, To>,
       &read_float8<E5m2, 0, To>, &read_float8<E5m2, 128, To>, &read_float8<E5m2, 32, To>};

@@ -114,6 +114,22 @@ struct Q6K {
   }
 };
 
+struct Iq4Xs {
+  static constexpr int bits = 4;
+  static constexpr int64_t values = 256, stored = 136;
+  static void codes(const uint8_t* block, uint8_t* codes) {
+    for (int i = 0; i < 8; ++i) halves(block + 8 + i * 16, 16, codes + i * 32);
+  }
+  // A float16, then eight scales of 6 bits, from -32 on: their upper two together, the lower four behind.
+  static void scales(const uint8_t* block, int64_t row, char* to) {
+    std::memcpy(to + row * 2, block, 2);
+    for (int i = 0; i < 8; ++i) {
+      int low = block[4 + i / 2] >> (i % 2 * 4) & 15, high = block[2 + i / 4] >> (i % 4 * 2) & 3;
+      to[32 + i * 16 + row] = static_cast<char>((high << 4 | low) - 32);
+    }
+  }
+};
+
 struct Mxfp4 {
   static constexpr int bits = 4;
   static constexpr int64_t values = 32, stored = 17;
@@ -148,6 +164,7 @@ typedef void PackPanel(const core_pack_args&, int64_t);
 PackPanel* panel_packer(int64_t format) {
   switch (format) {
     case CORE_GEMM_Q4_0:
+    case CORE_GEMM_IQ4_NL:
       return &pack_panel<FourBits<1>>;
     case CORE_GEMM_Q4_1:
       return &pack_panel<FourBits<2>>;
@@ -165,6 +182,8 @@ PackPanel* panel_packer(int64_t format) {
       return &pack_panel<Q6K>;
     case CORE_GEMM_MXFP4:
       return &pack_panel<Mxfp4>;
+    case CORE_GEMM_IQ4_XS:
+      return &pack_panel<Iq4Xs>;
     default:
       return nullptr;
   }

@@ -97,7 +97,8 @@ def test_packing_is_repeatable_in_any_order_of_parts_and_rows_of_inputs_may_lie_
 MIXED = {
     "blocks of two types": [q("Q4_K"), q("Q4_K"), q("Q6_K")],
     "blocks and plain numbers": [q("Q5_1"), WeightForm(), q("Q8_0")],
-    "a type without a kernel": [q("IQ4_NL"), q("Q8_0"), q("Q8_0")],
+    "a type without a kernel": [q("TQ2_0"), q("Q8_0"), q("Q8_0")],
+    "numbers of a table": [q("IQ4_XS"), q("IQ4_NL"), q("Q8_0")],
     "groups and plain numbers": [int4(64, zeros=True), WeightForm(), int4(128)],
     "orders and plain numbers": [int4(64, ordered=True), WeightForm(), int4(32, zeros=True, ordered=True)],
     "int8 and plain numbers": [int8(activations="int8:token"), WeightForm(), int8()],
@@ -111,6 +112,7 @@ KINDS = {
     "blocks of two types": [Format.Q4_K, Format.Q6_K],
     "blocks and plain numbers": [Format.Q5_1, Format.BF16, Format.Q8_0],
     "a type without a kernel": [Format.BF16, Format.Q8_0],
+    "numbers of a table": [Format.IQ4_XS, Format.IQ4_NL, Format.Q8_0],
     "groups and plain numbers": [Format.Q4_64, Format.BF16, Format.Q4_0],
     "orders and plain numbers": [Format.Q4_0, Format.BF16, Format.Q4_1],
     "int8 and plain numbers": [Format.W8A8, Format.BF16, Format.W8A16],

@@ -18,7 +18,7 @@ from core_testing.conformance.tools.parts import random_part
 from .stored import FEW_BITS, decoded, stored_blocks
 
 K = 256
-OPENED = ("gguf:IQ4_NL",)
+OPENED = ("gguf:TQ2_0",)
 """Blocks without a kernel."""
 
 
@@ -93,15 +93,11 @@ def weights(form, rows, inputs=K, seed=0, *, bias=False):
     if not form.codes.startswith("gguf:"):
         return random_part(form, rows, inputs, rng, bias=bias)
     gguf = pytest.importorskip("gguf")
-    if (name := form.codes.removeprefix("gguf:")) in ("MXFP4", "NVFP4", *FEW_BITS):
+    if (name := form.codes.removeprefix("gguf:")) in ("MXFP4", "NVFP4", "IQ4_NL", "IQ4_XS", *FEW_BITS):
         return _as_in_a_file(form, name, rows, inputs, rng, bias=bias)
     kind = gguf.GGMLQuantizationType[name]
     if kind.name.endswith("_K"):
         stored = _nested(kind, rows, inputs, rng)
-    elif kind.name == "IQ4_NL":
-        size = gguf.GGML_QUANT_SIZES[kind][1]
-        stored = torch.randint(0, 256, (rows, inputs // 32 * size), dtype=torch.uint8, generator=rng)
-        stored.view(rows, -1, size)[..., :2] = _halves(rows, inputs // 32, 1, rng)
     else:
         stored = torch.from_numpy(gguf.quants.quantize(torch.randn(rows, inputs, generator=rng).numpy(), kind))
     values = torch.from_numpy(gguf.quants.dequantize(stored.numpy(), kind))

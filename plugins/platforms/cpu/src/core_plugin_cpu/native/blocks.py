@@ -117,6 +117,14 @@ def _q6_k(blocks: Tensor) -> Codes:
     return Codes((low | high).flatten(-3, -2).flatten(1, 2), _halves(blocks, 208), blocks[..., 192:208])
 
 
+def _iq4_xs(blocks: Tensor) -> Codes:
+    # Of the eight scales, 0 to 63 and 32 more than they are, the upper two bits lie together, then the lower four.
+    high = _bits(blocks[..., 2:4], 2)
+    scales = (_bits(blocks[..., 4:8], 4) | high << 4) - 32  # a byte, which the kernels take for a signed one
+    codes = _nibbles(blocks[..., 8:].reshape(*blocks.shape[:2], 8, 16))
+    return Codes(codes.flatten(1, 2), _halves(blocks, 0), scales)
+
+
 def _mxfp4(blocks: Tensor) -> Codes:
     # Kernels multiply with twice what codes stand for: half the scale, whose exponent is a byte.
     return Codes(_nibbles(blocks[..., 1:]), blocks[..., :1].clamp(min=1) - 1)
@@ -154,8 +162,13 @@ FORMATS = {
     "NVFP4": BlockFormat(36, 64, 4, _nvfp4),
     "Q1_0": BlockFormat(18, 128, 1, _few_bits(1)),
     "Q2_0": BlockFormat(18, 64, 2, _few_bits(2)),
+    "IQ4_NL": BlockFormat(18, 32, 4, _q4(1)),
+    "IQ4_XS": BlockFormat(136, 256, 4, _iq4_xs),
 }
 """Formats of files that the kernels multiply with, by GGUF's name."""
+
+IQ4 = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
+"""What codes of IQ4_NL and IQ4_XS stand for."""
 
 BITS = {name: layout.bits for name, layout in FORMATS.items()} | {"Q4_64": 4, "Q4_128": 4}
 """Bits of a code in every block format of the kernels."""

@@ -13,7 +13,7 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-ABI = 16
+ABI = 17
 """Result of `core_cpu_abi()` of a matching library. Packed weights that are kept are of one ABI: a packing that
 comes to lie in memory in another way takes another number.
 """

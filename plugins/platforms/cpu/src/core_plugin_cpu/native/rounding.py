@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from core_plugin_cpu.native.blocks import BITS, Codes
+from core_plugin_cpu.native.blocks import BITS, IQ4, Codes
 
 _SYMMETRIC = ("Q4_0", "Q5_0", "Q8_0")
 _MINIMUM = ("Q4_1", "Q5_1")
@@ -22,7 +22,11 @@ def encode(values: Tensor, kind: str) -> Codes:
         return _signs(values.view(len(values), -1, 128))
     if kind == "Q2_0":
         return _four_values(values.view(len(values), -1, 64))
+    if kind == "IQ4_NL":
+        return _numbers_of_table(values.view(len(values), -1, 32))
     grouped = values.view(len(values), -1, 8, 32)
+    if kind == "IQ4_XS":
+        return _multiples_of_table(grouped)
     return _halves(grouped) if kind == "Q6_K" else _nested(grouped, largest)
 
 
@@ -75,6 +79,29 @@ def _four_values(groups: Tensor) -> Codes:
     misses = ((codes.float() - 1) * scales.float() - groups).square().sum(-1, keepdim=True)
     first = misses[0] <= misses[1]
     return _blocks_of(torch.where(first, codes[0], codes[1]), torch.where(first, scales[0], scales[1]))
+
+
+def _numbers_of_table(blocks: Tensor) -> Codes:
+    """The value of largest magnitude becomes the number of largest magnitude."""
+    scale = (_extreme(blocks) / IQ4[0]).half()
+    return Codes(_nearest_numbers(blocks, scale), scale)
+
+
+def _multiples_of_table(groups: Tensor) -> Codes:
+    """The same, but scales are multiples, -32 to 31, of what the super-block says."""
+    wanted = _extreme(groups) / IQ4[0]  # (rows, groups, 8, 1)
+    shared = (wanted.abs().amax(dim=2) / 31).half()
+    nested = _divided(wanted, shared.unsqueeze(2)).clamp(-32, 31)
+    codes = _nearest_numbers(groups, nested * shared.unsqueeze(2).float())
+    return Codes(codes.flatten(1, 2), shared, nested.flatten(2).to(torch.int8).view(torch.uint8))
+
+
+def _nearest_numbers(values: Tensor, scale: Tensor) -> Tensor:
+    """Return the codes whose numbers times `scale` are nearest to `values`."""
+    numbers = torch.tensor(IQ4, dtype=torch.float32)
+    scale = scale.float()
+    wanted = torch.where(scale != 0, values / torch.where(scale != 0, scale, 1.0), 0.0)
+    return torch.bucketize(wanted, (numbers[1:] + numbers[:-1]) / 2).to(torch.uint8)
 
 
 def _blocks_of(codes: Tensor, scales: Tensor) -> Codes:
