@@ -5,10 +5,11 @@
 //
 //   1 bit   1 line: bit g of a byte is half the code, 0 or 2, of the byte in line g.
 //   2 bits  2 lines: bits 2g, 2g + 1 of a byte in the first are those of line g, in the second those of line 4 + g.
+//   3 bits  the same and one more line: bit g of a byte is the third bit of the byte in line g.
 //   8 bits  8 lines.
 //   4 bits  4 lines: the low halves of their bytes are lines 0-3 and the high halves lines 4-7.
-//   5 bits  the same and one more line: bit g of a byte is the fifth bit of the byte in line g.
-//   6 bits  the same and two more lines: bits 2g, 2g + 1 of a byte in the first are those of line
+//   5 bits  these and one more line: bit g of a byte is the fifth bit of the byte in line g.
+//   6 bits  these and two more lines: bits 2g, 2g + 1 of a byte in the first are those of line
 //           g, in the second those of line 4 + g.
 //
 // Scales of a panel, after its codes, `h` a float16 and `b` a byte for each of 16 channels:
@@ -18,7 +19,7 @@
 //   Q4_1 Q5_1       a block: h scale, h minimum
 //   Q4_64 Q4_128    2 or 4 blocks: h scale, h minimum
 //   Q4_K Q5_K       8 blocks: h scale, h minimum, then 8 times b scale, b minimum (unsigned, to be multiplied)
-//   Q6_K            8 blocks: h scale, then 8 times b scale of inputs 0-15, b of inputs 16-31 (signed)
+//   Q3_K Q6_K       8 blocks: h scale, then 8 times b scale of inputs 0-15, b of inputs 16-31 (signed)
 //   IQ4_NL          a block: h scale
 //   IQ4_XS          8 blocks: h scale, then 8 times b scale (signed)
 //   MXFP4           a block: b exponent of the scale, as float32 has it
@@ -92,12 +93,14 @@ typedef Blocks<CORE_GEMM_Q1_0, 1, 1, Scales::plain> Q1_0;
 typedef Blocks<CORE_GEMM_Q2_0, 2, 1, Scales::plain> Q2_0;
 typedef Blocks<CORE_GEMM_IQ4_NL, 4, 128, Scales::plain, Iq4> Iq4Nl;
 typedef Blocks<CORE_GEMM_IQ4_XS, 4, 128, Scales::signed_bytes, Iq4> Iq4Xs;
+typedef Blocks<CORE_GEMM_Q3_K, 3, 4, Scales::halves> Q3_K;
 
 // What `kernels` has for each block format, in their order.
 #define CORE_BLOCK_FORMATS(kernel)                                                                             \
   {kernel<Q4_0>(), kernel<Q4_1>(), kernel<Q5_0>(), kernel<Q5_1>(), kernel<Q8_0>(), kernel<Q4_K>(),             \
    kernel<Q5_K>(), kernel<Q6_K>(), kernel<Q4_64>(), kernel<Q4_128>(),                                         \
-   kernel<Mxfp4>(), kernel<Nvfp4>(), kernel<Q1_0>(), kernel<Q2_0>(), kernel<Iq4Nl>(), kernel<Iq4Xs>()}
+   kernel<Mxfp4>(), kernel<Nvfp4>(), kernel<Q1_0>(), kernel<Q2_0>(), kernel<Iq4Nl>(), kernel<Iq4Xs>(),            \
+   kernel<Q3_K>()}
 
 CORE_INLINE vf load_halves(const char* from) {
 #if defined(__AVX512F__)
@@ -225,7 +228,12 @@ CORE_INLINE vu code_line(const char* codes, int g, int v) {
   const char* at = codes + v * kVecBytes;
   if (F::bits == 8) return load_bits(at + g * 64);
   if (F::bits == 1) return (g == 0 ? load_bits(at) << 1 : load_bits(at) >> ((g - 1) & 31)) & 0x02020202u;
-  if (F::bits == 2) return (load_bits(at + g / 4 * 64) >> (g % 4 * 2)) & 0x03030303u;
+  if (F::bits <= 3) {
+    vu code = (load_bits(at + g / 4 * 64) >> (g % 4 * 2)) & 0x03030303u;
+    if (F::bits == 2) return code;
+    vu third = load_bits(at + 128);
+    return code | ((g < 2 ? third << ((2 - g) & 31) : third >> ((g - 2) & 31)) & 0x04040404u);
+  }
   vu both = load_bits(at + g % 4 * 64);
   vu code = (g < 4 ? both : both >> 4) & 0x0f0f0f0fu;
   if constexpr (F::Table::is_table) return values_of<typename F::Table>(code);

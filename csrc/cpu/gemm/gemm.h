@@ -38,15 +38,16 @@ enum core_gemm_format : int64_t {
   CORE_GEMM_Q2_0 = 17,    // four values, 64 inputs share a scale
   CORE_GEMM_IQ4_NL = 18,  // codes of a table, 32 inputs share a scale
   CORE_GEMM_IQ4_XS = 19,  // the same table, scales are multiples of what 256 inputs share
-  CORE_GEMM_E4M3 = 20,    // float8 weights and one scale per channel; float activations
-  CORE_GEMM_E4M3_128 = 21,  // and one for 128 inputs
-  CORE_GEMM_E4M3_32 = 22,   // and one for 32
-  CORE_GEMM_NF4 = 23,     // codes of a table, a scale for 64 inputs; float activations
-  CORE_GEMM_FP4 = 24,     // and of another table
-  CORE_GEMM_E5M2 = 25,      // as E4M3, other codes
-  CORE_GEMM_E5M2_128 = 26,
-  CORE_GEMM_E5M2_32 = 27,
-  CORE_GEMM_FORMATS = 28,
+  CORE_GEMM_Q3_K = 20,
+  CORE_GEMM_E4M3 = 21,    // float8 weights and one scale per channel; float activations
+  CORE_GEMM_E4M3_128 = 22,  // and one for 128 inputs
+  CORE_GEMM_E4M3_32 = 23,   // and one for 32
+  CORE_GEMM_NF4 = 24,     // codes of a table, a scale for 64 inputs; float activations
+  CORE_GEMM_FP4 = 25,     // and of another table
+  CORE_GEMM_E5M2 = 26,      // as E4M3, other codes
+  CORE_GEMM_E5M2_128 = 27,
+  CORE_GEMM_E5M2_32 = 28,
+  CORE_GEMM_FORMATS = 29,
 };
 
 // May be added to a block format. Other formats are what they are, with them or without.

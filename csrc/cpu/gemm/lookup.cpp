@@ -87,7 +87,10 @@ int code_at(const char* codes, int i) {
   int g = i / 4, j = i % 4;
   auto byte = [&](int line) { return static_cast<uint8_t>(codes[line * 64 + j]); };
   if (F::bits == 1) return (byte(0) >> g & 1) << 1;
-  if (F::bits == 2) return byte(g / 4) >> (g % 4 * 2) & 3;
+  if (F::bits <= 3) {
+    int third = F::bits == 3 ? (byte(2) >> g & 1) << 2 : 0;
+    return (byte(g / 4) >> (g % 4 * 2) & 3) | third;
+  }
   if (F::bits == 8) return byte(g);
   int code = (byte(g % 4) >> (g < 4 ? 0 : 4)) & 15;
   if constexpr (F::Table::is_table) return F::Table::values[code];
@@ -157,7 +160,7 @@ Read<To>* reader(int64_t format) {
       &read_blocks<Q8_0, To>,   &read_blocks<Q4_K, To>,   &read_blocks<Q5_K, To>,   &read_blocks<Q6_K, To>,
       &read_blocks<Q4_64, To>,  &read_blocks<Q4_128, To>,
       &read_blocks<Mxfp4, To>,  &read_blocks<Nvfp4, To>,  &read_blocks<Q1_0, To>,   &read_blocks<Q2_0, To>,
-      &read_blocks<Iq4Nl, To>,  &read_blocks<Iq4Xs, To>,
+      &read_blocks<Iq4Nl, To>,  &read_blocks<Iq4Xs, To>,  &read_blocks<Q3_K, To>,
       &read_float8<E4m3, 0, To>, &read_float8<E4m3, 128, To>, &read_float8<E4m3, 32, To>,
       &read_table<Nf4, To>,     &read_table<Fp4, To>,
       &read_float8<E5m2, 0, To>, &read_float8<E5m2, 128, To>, &read_float8<E5m2, 32, To>};

@@ -79,6 +79,30 @@ inline void nested_scales(const uint8_t* block, int64_t row, char* to) {
   }
 }
 
+// Sixteen scales of 6 bits, from -32 on: the lower four of the first eight and of the others in eight bytes, the upper
+// two in four.
+struct Q3K {
+  static constexpr int bits = 3;
+  static constexpr int64_t values = 256, stored = 110;
+  static void codes(const uint8_t* block, uint8_t* codes) {
+    // Four blocks share the bytes of their low bits, all eight those of their third bits.
+    for (int i = 0; i < 256; i += 8) {
+      uint64_t low = load_word(block + 32 + i / 128 * 32 + i % 32) >> (i % 128 / 32 * 2) & kEachByte * 3;
+      uint64_t third = load_word(block + i % 32) >> (i / 32) & kEachByte;
+      uint64_t word = low | third << 2;
+      std::memcpy(codes + i, &word, 8);
+    }
+  }
+  static void scales(const uint8_t* block, int64_t row, char* to) {
+    const uint8_t* packed = block + 96;
+    std::memcpy(to + row * 2, block + 108, 2);
+    for (int i = 0; i < 16; ++i) {
+      int low = packed[i % 8] >> (i / 8 * 4) & 15, high = packed[8 + i % 4] >> (i / 4 * 2) & 3;
+      to[32 + i * 16 + row] = static_cast<char>((high << 4 | low) - 32);
+    }
+  }
+};
+
 struct Q4K {
   static constexpr int bits = 4;
   static constexpr int64_t values = 256, stored = 144;
@@ -184,6 +208,8 @@ PackPanel* panel_packer(int64_t format) {
       return &pack_panel<Mxfp4>;
     case CORE_GEMM_IQ4_XS:
       return &pack_panel<Iq4Xs>;
+    case CORE_GEMM_Q3_K:
+      return &pack_panel<Q3K>;
     default:
       return nullptr;
   }

@@ -65,6 +65,12 @@ inline int64_t store_block(const uint8_t* codes, int64_t stride, char* to) {
     merge<0, 2, 4>(lines + 4 * kLine, to + kLine);
     return 2 * kLine;
   }
+  if (bits == 3) {
+    merge<0, 2, 4>(lines, to);
+    merge<0, 2, 4>(lines + 4 * kLine, to + kLine);
+    merge<2, 1, 8>(lines, to + 2 * kLine);
+    return 3 * kLine;
+  }
   for (int64_t i = 0; i < 4 * kLine; ++i) to[i] = static_cast<char>((lines[i] & 15) | lines[4 * kLine + i] << 4);
   if (bits == 4) return 4 * kLine;
   if (bits == 5) {

@@ -40,7 +40,7 @@ void pack_codes(const core_pack_args& args, int64_t panel, char* to) {
 typedef void Pack(const core_pack_args&, int64_t, char*);
 
 // By `format`; null where it is none.
-constexpr Pack* kPacks[] = {&pack_words, &pack_codes<1>, &pack_codes<2>, nullptr,
+constexpr Pack* kPacks[] = {&pack_words, &pack_codes<1>, &pack_codes<2>, &pack_codes<3>,
                             &pack_codes<4>, &pack_codes<5>, &pack_codes<6>};
 
 }  // namespace

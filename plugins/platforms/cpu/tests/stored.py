@@ -7,6 +7,8 @@ import torch
 from core_plugin_cpu.native.blocks import FORMATS
 
 MINIMUM = {"Q4_1", "Q5_1", "Q4_K", "Q5_K"}
+BEHIND = {"Q3_K": (108,), "Q6_K": (208,)}
+"""Where types have their scales that do not begin with them."""
 FEW_BITS = {"Q1_0": (128, 1), "Q2_0": (64, 2)}
 """Values of a block and bits of a code, of types that gguf's Python package does not decode."""
 
@@ -21,7 +23,7 @@ def set_scales(blocks, kind, halves):
         else:
             blocks[..., :4] = (exponents.unsqueeze(-1) - 120 << 3) | (blocks[..., :4] & 7)
         return
-    for at in (208,) if kind == "Q6_K" else (0, 2) if kind in MINIMUM else (0,):
+    for at in BEHIND.get(kind, (0, 2) if kind in MINIMUM else (0,)):
         blocks[..., at : at + 2] = halves()
 
 

@@ -15,7 +15,7 @@ from core.api import Part, ProductPlace, WeightForm
 from core.ops.products import ReferenceProduct, opened
 from core_testing.conformance.tools.parts import random_part
 
-from .stored import FEW_BITS, decoded, stored_blocks
+from .stored import BEHIND, FEW_BITS, decoded, stored_blocks
 
 K = 256
 OPENED = ("gguf:TQ2_0",)
@@ -148,8 +148,9 @@ def _nested(kind, rows, inputs, rng):
     """Random super-blocks with scales that are numbers; gguf's Python package does not make any."""
     layout = FORMATS[kind.name]
     stored = torch.randint(0, 256, (rows, inputs // 256, layout.stored), dtype=torch.uint8, generator=rng)
-    if kind.name == "Q6_K":
-        stored[..., 208:210] = _halves(rows, inputs // 256, 1, rng)
+    if kind.name in BEHIND:
+        (at,) = BEHIND[kind.name]
+        stored[..., at : at + 2] = _halves(rows, inputs // 256, 1, rng)
     else:
         stored[..., :4] = _halves(rows, inputs // 256, 2, rng)
     return stored.flatten(1)

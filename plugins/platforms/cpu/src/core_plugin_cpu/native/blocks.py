@@ -97,6 +97,19 @@ def _k_codes(packed: Tensor) -> Tensor:
     return _nibbles(packed.reshape(*packed.shape[:2], 4, 32)).view(*packed.shape[:2], 8, 32)
 
 
+def _q3_k(blocks: Tensor) -> Codes:
+    leading = blocks.shape[:2]
+    # Either half of a super-block: 32 bytes of four blocks' low bits. The third bits of all eight share 32 bytes.
+    shifts = torch.arange(8, dtype=torch.uint8).view(8, 1)
+    low = (blocks[..., 32:96].reshape(*leading, 2, 1, 32) >> 2 * shifts[:4]) & 3
+    third = ((blocks[..., :32].unsqueeze(-2) >> shifts) & 1) << 2
+    # Of the sixteen scales, 0 to 63 and 32 more than they are, eight bytes have the lower four bits, four the upper two.
+    scales = _nibbles(blocks[..., 96:104])
+    high = ((blocks[..., 104:108].unsqueeze(-2) >> 2 * shifts[:4]) & 3).flatten(-2)
+    codes = low.flatten(-3, -2) | third
+    return Codes(codes.flatten(1, 2), _halves(blocks, 108), (scales | high << 4) - 32)
+
+
 def _q4_k(blocks: Tensor) -> Codes:
     return Codes(_k_codes(blocks[..., 16:]).flatten(1, 2), _halves(blocks, 0, 2), _k_nested(blocks))
 
@@ -155,6 +168,7 @@ FORMATS = {
     "Q5_0": BlockFormat(22, 32, 5, _q5(1)),
     "Q5_1": BlockFormat(24, 32, 5, _q5(2)),
     "Q8_0": BlockFormat(34, 32, 8, _q8_0),
+    "Q3_K": BlockFormat(110, 256, 3, _q3_k),
     "Q4_K": BlockFormat(144, 256, 4, _q4_k),
     "Q5_K": BlockFormat(176, 256, 5, _q5_k),
     "Q6_K": BlockFormat(210, 256, 6, _q6_k),

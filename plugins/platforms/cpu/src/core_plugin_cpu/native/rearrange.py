@@ -29,7 +29,7 @@ def words(rows: Tensor, out: Tensor) -> None:
 
 
 def codes(rows: Tensor, bits: int) -> Tensor:
-    """Return `rows (n, blocks, 32)` of unsigned codes of 1, 2, 4, 5, 6 or 8 bits as lines `(panels, blocks, bytes)`."""
+    """Return `rows (n, blocks, 32)` of unsigned codes of 1 to 6 or of 8 bits as lines `(panels, blocks, bytes)`."""
     n, blocks, inputs = rows.shape
     out = torch.empty(-(-n // PANEL), blocks, inputs // 4 * LINE * bits // 8, dtype=torch.uint8)
     flat = dense(rows.reshape(n, blocks * inputs))

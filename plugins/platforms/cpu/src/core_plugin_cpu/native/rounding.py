@@ -9,6 +9,8 @@ from core_plugin_cpu.native.blocks import BITS, IQ4, Codes
 
 _SYMMETRIC = ("Q4_0", "Q5_0", "Q8_0")
 _MINIMUM = ("Q4_1", "Q5_1")
+_HALVES = {"Q3_K": (-32, 31), "Q6_K": (-128, 127)}
+"""Formats in which 16 values have a scale, and of what size it is."""
 
 
 def encode(values: Tensor, kind: str) -> Codes:
@@ -27,7 +29,9 @@ def encode(values: Tensor, kind: str) -> Codes:
     grouped = values.view(len(values), -1, 8, 32)
     if kind == "IQ4_XS":
         return _multiples_of_table(grouped)
-    return _halves(grouped) if kind == "Q6_K" else _nested(grouped, largest)
+    if kind in _HALVES:
+        return _halves(grouped, largest, *_HALVES[kind])
+    return _nested(grouped, largest)
 
 
 def _symmetric(blocks: Tensor, largest: int) -> Codes:
@@ -55,14 +59,14 @@ def _nested(groups: Tensor, largest: int) -> Codes:
     return Codes(codes.flatten(1, 2), shared, nested.to(torch.uint8))
 
 
-def _halves(groups: Tensor) -> Codes:
-    """Sixteen values have a scale, a multiple, -128 to 127, of what their super-block says."""
-    halves = groups.view(*groups.shape[:3], 2, 16)
-    wanted = _extreme(halves) / -32
-    shared = (wanted.abs().amax(dim=(2, 3)) / 127).half()  # (rows, groups, 1)
-    nested = _divided(wanted, shared.view(*shared.shape[:2], 1, 1, 1)).clamp(-128, 127)
+def _halves(groups: Tensor, largest: int, least_scale: int, most_scale: int) -> Codes:
+    """Sixteen values have a scale, a multiple of what their super-block says."""
+    halves, zero = groups.view(*groups.shape[:3], 2, 16), (largest + 1) // 2
+    wanted = _extreme(halves) / -zero
+    shared = (wanted.abs().amax(dim=(2, 3)) / most_scale).half()  # (rows, groups, 1)
+    nested = _divided(wanted, shared.view(*shared.shape[:2], 1, 1, 1)).clamp(least_scale, most_scale)
     scale = nested * shared.view(*shared.shape[:2], 1, 1, 1).float()
-    codes = _codes(halves, scale, 32, 63).flatten(3)
+    codes = _codes(halves, scale, zero, largest).flatten(3)
     numbers = nested.flatten(2).to(torch.int8).view(torch.uint8)
     return Codes(codes.flatten(1, 2), shared, numbers)
 
