@@ -125,7 +125,18 @@ struct Dot {
 };
 #endif
 
-#if defined(__AVX2__)
+CORE_INLINE vf numbers(vf sum) { return sum; }
+CORE_INLINE vf numbers(vi sum) { return __builtin_convertvector(sum, vf); }
+
+#if defined(__aarch64__)
+// Sums of four pairs, the two numbers of each in lanes next to one another.
+struct PairSums {
+  int32x4_t low, high;
+};
+CORE_INLINE vf numbers(PairSums sums) { return numbers((vi)vpaddq_s32(sums.low, sums.high)); }
+#endif
+
+#if defined(__AVX2__) || defined(__aarch64__)
 #define CORE_ATTENTION_WHOLE 1
 // int8 in pairs, as integers of 16 bits. Queries and weights are rounded to such integers: a query in a unit of its own
 // (`Tile::query_units`), weights relative to what makes them fit (`choose_reference`). Sums of the products are exact.
@@ -133,13 +144,17 @@ struct Whole {
   using T = i8;
   using Query = uint32_t;
   using Weight = uint32_t;
+#if defined(__aarch64__)
+  using Sum = PairSums;
+  static constexpr int64_t kRows = 3;
+#elif defined(__AVX512F__)
   using Sum = vi;
-  static constexpr int64_t kPack = 2, kWords = 1;
-#if defined(__AVX512F__)
   static constexpr int64_t kRows = kManyRows;
 #else
+  using Sum = vi;
   static constexpr int64_t kRows = kFewRows;
 #endif
+  static constexpr int64_t kPack = 2, kWords = 1;
   static constexpr bool kBfloat16Queries = false, kRounded = true;
   static constexpr int32_t kMost = 32767;
   static_assert(int64_t{127} * kMost * kWideKeys < int64_t{1} << 31, "a sum over a pass has to fit");
@@ -178,6 +193,8 @@ struct Whole {
     auto to = reinterpret_cast<int16_t*>(p) + k;
 #if defined(__AVX512F__)
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm512_cvtsepi32_epi16(_mm512_cvtps_epi32((__m512)weights)));
+#elif defined(__aarch64__)
+    vst1_s16(to, vqmovn_s32(vcvtnq_s32_f32((float32x4_t)weights)));
 #else
     __m256i whole = _mm256_cvtps_epi32((__m256)weights);
     __m128i halves = _mm_packs_epi32(_mm256_castsi256_si128(whole), _mm256_extracti128_si256(whole, 1));
@@ -185,6 +202,16 @@ struct Whole {
 #endif
   }
 
+#if defined(__aarch64__)
+  struct Vector {
+    int16x8_t v;
+  };
+  CORE_INLINE static Vector vector(const i8* p) { return {vmovl_s8(vld1_s8(&p->value))}; }
+  CORE_INLINE static PairSums multiply(PairSums sums, const uint32_t* broadcast, Vector b) {
+    int16x8_t pair = vreinterpretq_s16_u32(vdupq_n_u32(*broadcast));
+    return {vmlal_s16(sums.low, vget_low_s16(pair), vget_low_s16(b.v)), vmlal_high_s16(sums.high, pair, b.v)};
+  }
+#else
   struct Vector {
     vi v;
   };
@@ -205,11 +232,9 @@ struct Whole {
     return sum + (vi)_mm256_madd_epi16((__m256i)pair, (__m256i)b.v);
 #endif
   }
+#endif
 };
 #endif
-
-CORE_INLINE vf numbers(vf sum) { return sum; }
-CORE_INLINE vf numbers(vi sum) { return __builtin_convertvector(sum, vf); }
 
 // The loops, written once for every element type `E`. A "step" is one dimension (scores) or one token (values), or a
 // pair of them where elements lie in pairs.

@@ -143,7 +143,8 @@ def test_plain_weights_of_an_update_are_rounded_to_the_layers_form(form):
         values = torch.randn(48, K)
         found = product.apply(x, packed(product, [plain_part(values)]))
         bits = form.bits if form.codes == "int" else BITS[form.codes.removeprefix("gguf:")]
-        assert error(found, x.float() @ values.T) < {1: 0.62, 2: 0.55, 3: 0.25, 4: 0.14, 5: 0.06, 6: 0.035, 8: NOISE}[bits]
+        allowed = {1: 0.62, 2: 0.55, 3: 0.25, 4: 0.14, 5: 0.06, 6: 0.035, 8: NOISE}[bits]
+        assert error(found, x.float() @ values.T) < allowed
 
 
 @pytest.mark.covers("QUANT-04")

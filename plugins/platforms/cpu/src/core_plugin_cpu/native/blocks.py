@@ -103,7 +103,7 @@ def _q3_k(blocks: Tensor) -> Codes:
     shifts = torch.arange(8, dtype=torch.uint8).view(8, 1)
     low = (blocks[..., 32:96].reshape(*leading, 2, 1, 32) >> 2 * shifts[:4]) & 3
     third = ((blocks[..., :32].unsqueeze(-2) >> shifts) & 1) << 2
-    # Of the sixteen scales, 0 to 63 and 32 more than they are, eight bytes have the lower four bits, four the upper two.
+    # Of the sixteen scales, 0 to 63 and 32 more than they are, eight bytes have the lower bits, four the upper two.
     scales = _nibbles(blocks[..., 96:104])
     high = ((blocks[..., 104:108].unsqueeze(-2) >> 2 * shifts[:4]) & 3).flatten(-2)
     codes = low.flatten(-3, -2) | third
