@@ -11,9 +11,10 @@ from core.api import RopeConfig
 from core.api.rotary import ORIGINAL, RULES
 
 PAGE = (Path(__file__).parents[3] / "docs" / "context-length.md").read_text()
+SECTION = PAGE.partition("\n## The rule of each type\n")[2].partition("\n## ")[0]
 ROWS = {
     row[0]: row[1:]
-    for row in re.findall(r"^\| `(?!rope_type)(\w+)`[^|]*\| ([^|]*)\| ([^|]*) \| ([^|]*) \|$", PAGE, re.MULTILINE)
+    for row in re.findall(r"^\| `(?!rope_type)(\w+)`[^|]*\| ([^|]*)\| ([^|]*) \| ([^|]*) \|$", SECTION, re.MULTILINE)
 }
 
 
