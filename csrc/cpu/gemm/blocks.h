@@ -42,15 +42,15 @@ constexpr int kVecs = 16 / kLanes;  // vectors of a line
 
 enum class Scales { plain, minimum, nested, signed_bytes, halves, powers, floats };
 
-// What codes of four bits stand for, where it is not themselves, and the zero of it.
+// What codes stand for, as unsigned bytes that meet activations: themselves, or of four bits what a table has.
 struct Itself {
   static constexpr bool is_table = false;
 };
-struct TwiceE2m1 {
+struct TwiceE2m1 {  // and 12
   static constexpr bool is_table = true;
   static constexpr uint8_t values[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
 };
-struct Iq4 {
+struct Iq4 {  // and 128
   static constexpr bool is_table = true;
   static constexpr uint8_t values[16] = {1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241};
 };
