@@ -1,4 +1,4 @@
-"""Write docs/supported.md: architectures and who implements them, formats of weights and who multiplies with them.
+"""Write docs/supported.md: who implements architectures, multiplies with formats of weights, and computes attention.
 
 Everything is read from the descriptors of this checkout's distributions and from the rows of the families' tests
 (`plugins/models/*/tests/rows.py`). With `--check` nothing is written: exit status 1 means stale.
@@ -9,15 +9,16 @@ from __future__ import annotations
 import argparse
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
 
-from core.api import KernelSpec, ModelSpec, QuantSpec
+from core.api import AttentionSpec, KernelSpec, ModelSpec, QuantSpec
 
 _ROOT = Path(__file__).resolve().parent.parent
 _PAGE = _ROOT / "docs" / "supported.md"
@@ -63,7 +64,7 @@ def page() -> str:
     models = offers("core.models")
     return "\n".join(
         [
-            "# Supported models and formats",
+            "# Supported models, formats and attention",
             "",
             "Written by `tools/supported.py` from the descriptors of this repository's distributions. *Native*: a",
             "model of layers that core hands out; its decode step is a recorded program on a CPU. *Bridge*:",
@@ -81,6 +82,15 @@ def page() -> str:
             "## Formats of weights",
             "",
             *_formats(),
+            "",
+            "## Attention backends",
+            "",
+            "What each one states of itself; a start chooses among those that have all that a model asks for, and",
+            "`core plugins why MODEL` tells what speaks against the others. *Blocks* of the cache are multiples of",
+            "so many tokens. With a *rule* it also judges what no table can say, the card's generation for example",
+            "([what each GPU gets](gpu-selection.md)). Features: [AttentionSpec](plugins/kinds/attention_backends.md).",
+            "",
+            *attention_table([(offer.dist, offer.spec) for offer in offers("core.attention_backends")]),
             "",
         ]
     )
@@ -147,12 +157,36 @@ def _formats() -> Iterator[str]:
         yield f"| {kernel.name} ({dist}) | {devices} | {', '.join(f'`{form}`' for form in kernel.forms)} |"
 
 
-def main() -> int:
-    """Write the page, or compare it."""
+def attention_table(backends: Sequence[tuple[str, AttentionSpec]]) -> Iterator[str]:
+    """Yield the lines of a table of attention backends, each with its distribution."""
+    yield "| backend | devices | dtypes | KV cache | heads | blocks | features | rule |"
+    yield "|---|---|---|---|---|---|---|---|"
+    for dist, spec in sorted(backends, key=lambda one: one[1].name):
+        sets = [_listed(values) for values in (spec.devices, spec.dtypes, spec.kv_dtypes)]
+        heads = "any" if spec.head_dims is None else _sizes(sorted(spec.head_dims))
+        rule = "yes" if spec.refine else ""
+        cells = [f"`{spec.name}` ({dist})", *sets, heads, str(spec.block_multiple), _listed(spec.features), rule]
+        yield f"| {' | '.join(cells)} |"
+
+
+def _listed(names: frozenset[str]) -> str:
+    return ", ".join(f"`{name}`" for name in sorted(names))
+
+
+def _sizes(sizes: Sequence[int]) -> str:
+    """Return sizes as a list; of more than four, which have equal distances, the first, the second and the last."""
+    steps = {after - before for before, after in pairwise(sizes)}
+    if len(sizes) > 4 and len(steps) == 1:
+        return f"{sizes[0]}, {sizes[1]}, ... {sizes[-1]}"
+    return ", ".join(map(str, sizes))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write the page, or compare it; `arguments` in place of those of the process."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true")
     text = page()
-    if parser.parse_args().check:
+    if parser.parse_args(arguments).check:
         if not _PAGE.is_file() or _PAGE.read_text() != text:
             print("docs/supported.md is stale: run tools/supported.py", file=sys.stderr)
             return 1

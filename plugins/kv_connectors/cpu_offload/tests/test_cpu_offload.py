@@ -18,8 +18,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from core.api import BlockRef, ConfigError, EngineError
 
 
-def store(slots: int) -> HostStore:
-    return HostStore({"capacity": slots * 64}, block_size=4, bytes_per_block=64)
+def store(slots: int, eviction: str = "lru") -> HostStore:
+    return HostStore({"capacity": slots * 64, "eviction": eviction}, block_size=4, bytes_per_block=64)
 
 
 def refs(names: str, first_block: int = 1) -> list[BlockRef]:
@@ -234,10 +234,11 @@ class Offloading(RuleBasedStateMachine):
     """The store against a world of bytes: whatever it promises and loads must be what was saved under that hash."""
 
     names = st.lists(st.integers(0, 9), min_size=1, max_size=6, unique=True)
+    eviction = "lru"
 
     def __init__(self) -> None:
         super().__init__()
-        self.engine = store(4)
+        self.engine = store(4, self.eviction)
         self.host: dict[int, int] = {}
         self.device: dict[int, int] = {}
         self.next_block = 1
@@ -303,8 +304,16 @@ class Offloading(RuleBasedStateMachine):
         assert sorted([*used, *self.engine._free]) == [0, 1, 2, 3]
 
 
+class OffloadingByUse(Offloading):
+    """The same by adaptive replacement."""
+
+    eviction = "arc"
+
+
 TestOffloading = Offloading.TestCase
-TestOffloading.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestOffloadingByUse = OffloadingByUse.TestCase
+for case in (TestOffloading, TestOffloadingByUse):
+    case.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
 
 
 def test_the_engine_side_is_free_of_torch() -> None:

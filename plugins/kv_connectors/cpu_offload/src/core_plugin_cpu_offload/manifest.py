@@ -9,6 +9,6 @@ CPU_OFFLOAD = KVConnectorSpec(
     impl="core_plugin_cpu_offload.store:HostStore",
     worker_impl="core_plugin_cpu_offload.mover:HostMover",
     api=2,
-    summary="Keeps KV blocks in host memory after they leave the device cache, least recently used first out",
+    summary="Keeps KV blocks in host memory after they leave the device cache, by LRU or ARC",
     options="core_plugin_cpu_offload.options:OffloadOptions",
 )

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import deque
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from pydantic import ValidationError
 
 from core.api import ConfigError, EngineError
+from core_plugin_cpu_offload.eviction import EVICTIONS
 from core_plugin_cpu_offload.options import OffloadOptions
 from core_plugin_cpu_offload.transfer import Report, Transfer
 
@@ -28,7 +30,7 @@ class Entry:
 
 
 class HostStore:
-    """An LRU of full blocks in host memory.
+    """Full blocks in host memory.
 
     A block of several cache groups takes one slot, which is as many places in a row as it has groups; a place is as
     large as a device block.
@@ -46,7 +48,9 @@ class HostStore:
     """
 
     def __init__(self, options: Mapping[str, Any], *, block_size: int, bytes_per_block: int) -> None:
-        self.slots = _capacity(options) // bytes_per_block
+        given = _options(options)
+        self._eviction = given.eviction
+        self.slots = int(given.capacity) // bytes_per_block
         if self.slots == 0:
             raise ConfigError(
                 "CORE-C150",
@@ -59,7 +63,8 @@ class HostStore:
 
     def reset(self) -> None:
         """Forget every block, those on their way included: what they hold was computed with other weights."""
-        self._entries: OrderedDict[bytes, Entry] = OrderedDict()  # least recently used first
+        self._entries: dict[bytes, Entry] = {}
+        self._order = EVICTIONS[self._eviction](self.slots)
         self._free = deque(range(self.slots))
         self._loads: list[tuple[int, tuple[int, ...]]] = []
         self._wanted: dict[bytes, tuple[int, ...]] = {}
@@ -124,6 +129,7 @@ class HostStore:
                     self._entries[block_hash].ready = True
                     self._counts["saved"] += 1
                 else:
+                    self._order.discard(block_hash)
                     self._free.append(self._entries.pop(block_hash).slot)
         self._counts["load_us"] += done.load_us
         self._counts["save_us"] += done.save_us
@@ -135,38 +141,25 @@ class HostStore:
     def _touch(self, hashes: Sequence[bytes]) -> None:
         # Last block first: a prefix is of no use without its head, so heads stay longest.
         for block_hash in reversed(hashes):
-            self._entries.move_to_end(block_hash)
+            self._order.touch(block_hash)
 
     def _place(self) -> list[tuple[bytes, int, tuple[int, ...]]]:
         """Take slots for the wanted blocks, in their order, while there are slots: `(hash, slot, device blocks)`."""
         wanted, self._wanted = self._wanted, {}
-        victims = iter(self._victims(len(wanted) - len(self._free)))
-        placed: list[tuple[bytes, int, tuple[int, ...]]] = []
-        for block_hash, blocks in wanted.items():
-            slot = self._free.popleft() if self._free else self._evict(next(victims, None))
-            if slot is None:
-                break
-            placed.append((block_hash, slot, blocks))
+        victims = self._order.evict(list(wanted), len(self._free), self._idle)
+        self._counts["evicted"] += len(victims)
+        self._free.extend(self._entries.pop(victim).slot for victim in victims)
+        placed = [
+            (block_hash, self._free.popleft(), blocks) for block_hash, blocks in islice(wanted.items(), len(self._free))
+        ]
         self._counts["declined"] += len(wanted) - len(placed)
         for block_hash, slot, _ in reversed(placed):
             self._entries[block_hash] = Entry(slot)
+            self._order.add(block_hash)
         return placed
 
-    def _victims(self, count: int) -> list[bytes]:
-        """Return up to `count` of the least recently used hashes that nothing depends on now."""
-        victims: list[bytes] = []
-        for block_hash, entry in self._entries.items():
-            if len(victims) >= count:
-                break
-            if entry.ready and block_hash not in self._pinned:
-                victims.append(block_hash)
-        return victims
-
-    def _evict(self, block_hash: bytes | None) -> int | None:
-        if block_hash is None:
-            return None
-        self._counts["evicted"] += 1
-        return self._entries.pop(block_hash).slot
+    def _idle(self, block_hash: bytes) -> bool:
+        return self._entries[block_hash].ready and block_hash not in self._pinned
 
 
 def _places(copies: Sequence[tuple[int, tuple[int, ...]]]) -> list[tuple[int, int]]:
@@ -174,9 +167,9 @@ def _places(copies: Sequence[tuple[int, tuple[int, ...]]]) -> list[tuple[int, in
     return [(slot * len(own) + group, block) for slot, own in copies for group, block in enumerate(own) if block]
 
 
-def _capacity(options: Mapping[str, Any]) -> int:
+def _options(options: Mapping[str, Any]) -> OffloadOptions:
     try:
-        return int(OffloadOptions.model_validate(dict(options)).capacity)
+        return OffloadOptions.model_validate(dict(options))
     except ValidationError as error:
         reasons = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
         raise ConfigError("CORE-C150", f"cpu_offload: its options cannot be used: {reasons}.") from error
