@@ -159,7 +159,7 @@ PARTS = [
 
 
 @pytest.mark.covers("REND-07")
-@pytest.mark.parametrize(("source", "text"), zip(PARTS, ("<{}>", "{}"), strict=True), ids=["attribute", "variable"])
+@pytest.mark.parametrize(("source", "text"), list(zip(PARTS, ("<{}>", "{}"))), ids=["attribute", "variable"])
 def test_templates_that_go_through_parts_get_parts(source, text):
     """Those that ask whether a content is a text get one as it is."""
     template = CompiledTemplate(source, {})
