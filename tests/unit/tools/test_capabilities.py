@@ -102,6 +102,8 @@ def test_each_wording_is_one_short_line_under_a_unique_id(own) -> None:
         for identifier, text in rows.items():
             assert re.fullmatch(r"[A-Z]+-\d\d", identifier)
             assert 0 < len(text) <= 100 and "|" not in text
+    titles = [text for area, rows in own.items() if area != "Missing" for text in rows.values()]
+    assert not [title for title in titles if title[0].islower()], "what is missing stands in a table of its own"
 
 
 def test_what_is_missing_is_missing_of_something_that_tests_show(capabilities: ModuleType, own) -> None:
