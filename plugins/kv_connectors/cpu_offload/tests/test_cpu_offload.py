@@ -102,6 +102,15 @@ def test_least_recently_used_blocks_leave_first_and_heads_stay_longest() -> None
     assert (engine.match(hashes("ab"), 0), engine.match(hashes("xy"), 0)) == (1, 0)
 
 
+@pytest.mark.covers("KV-03")
+@pytest.mark.parametrize(("eviction", "kept"), [("lru", 0), ("arc", 4)])
+def test_prompts_that_pass_by_displace_what_was_used_again_with_lru_alone(eviction: str, kept: int) -> None:
+    engine = store(8, eviction)
+    for prompt in ("abcd", "abcd", "efghijkl", "mnopqrst", "uvwxyz12"):
+        saved(engine, prompt)
+    assert engine.match(hashes("abcd"), 0) == kept
+
+
 def test_saving_again_counts_as_use() -> None:
     engine = store(2)
     saved(engine, "a")
@@ -164,7 +173,9 @@ def test_capacity_is_a_size(text: str | int, slots: int) -> None:
     assert HostStore({"capacity": text}, block_size=4, bytes_per_block=64).slots == slots
 
 
-@pytest.mark.parametrize("options", [{"capacity": "much"}, {"capacity": 63}, {"capacity": 0}, {"room": 1}])
+@pytest.mark.parametrize(
+    "options", [{"capacity": "much"}, {"capacity": 63}, {"capacity": 0}, {"room": 1}, {"eviction": "fifo"}]
+)
 def test_wrong_options_are_explained(options: dict[str, object]) -> None:
     with pytest.raises(ConfigError, match="CORE-C150 cpu_offload"):
         HostStore(options, block_size=4, bytes_per_block=64)

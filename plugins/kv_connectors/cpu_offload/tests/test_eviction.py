@@ -1,18 +1,11 @@
-"""Which blocks leave the host store: adaptive replacement against its description, and what it is for."""
+"""Which blocks leave by adaptive replacement, against its description."""
 
 from __future__ import annotations
 
-import itertools
-
 import hypothesis.strategies as st
-import msgspec
 import pytest
 from core_plugin_cpu_offload.eviction import AdaptiveReplacement
-from core_plugin_cpu_offload.store import HostStore
-from core_plugin_cpu_offload.transfer import Report, Transfer
 from hypothesis import example, given, settings
-
-from core.api import BlockRef, ConfigError
 
 
 class Described:
@@ -89,39 +82,3 @@ def test_a_block_in_use_stays_whatever_the_order_says():
     order.add(b"e")
     order.discard(b"b")
     assert order.evict([b"f"], 0, {b"d", b"e"}.__contains__) == [b"d"]
-
-
-def kept_of_a_conversation(eviction, passing):
-    """Return how many of 4 blocks that were used twice 8 slots keep while prompts of 8 blocks pass by."""
-    engine = HostStore({"capacity": 8 * 64, "eviction": eviction}, block_size=4, bytes_per_block=64)
-    numbers = itertools.count()
-    conversation = [b"system", b"first", b"second", b"third"]
-
-    def step():
-        message = engine.plan_step()
-        if message is not None:
-            transfer = msgspec.msgpack.decode(message, type=Transfer)
-            engine.observe(msgspec.msgpack.encode(Report(transfer.number, 0, 0)))
-
-    def refs(hashes):
-        return [BlockRef(index, name, (index + 1,)) for index, name in enumerate(hashes)]
-
-    for _ in range(2):
-        engine.save(refs(conversation))
-        step()
-    for _ in range(passing):
-        engine.save(refs([b"%d" % next(numbers) for _ in range(8)]))
-        step()
-    return engine.match(conversation, 0)
-
-
-@pytest.mark.covers("KV-03")
-@pytest.mark.parametrize(("eviction", "kept"), [("lru", 0), ("arc", 4)])
-def test_prompts_that_pass_by_displace_what_was_used_again_with_lru_alone(eviction, kept):
-    assert kept_of_a_conversation(eviction, passing=0) == 4
-    assert kept_of_a_conversation(eviction, passing=5) == kept
-
-
-def test_an_unknown_order_is_refused_with_those_there_are():
-    with pytest.raises(ConfigError, match="eviction: Input should be 'lru' or 'arc'"):
-        HostStore({"eviction": "fifo"}, block_size=4, bytes_per_block=64)
